@@ -1,0 +1,29 @@
+"""The few exceptions of dressage; every one of them says what is wrong, where, and what to do."""
+
+
+class DressageError(Exception):
+    """Base of all errors that a user can mend; the command line prints its text without a trace."""
+
+
+class ConfigError(DressageError, ValueError):
+    """An option is unknown, of the wrong type, or out of its range."""
+
+
+class UnsupportedSpaceError(DressageError, TypeError):
+    """A space that no policy here can observe or act in; the text names agent and space."""
+
+
+class EnvironmentContractError(DressageError, ValueError):
+    """An environment broke its contract: a missing key, a wrong shape, a missing final observation."""
+
+
+class NonFiniteError(DressageError, FloatingPointError):
+    """An environment or a loss gave NaN or infinity; the text names environment, step and field."""
+
+
+class CheckpointError(DressageError):
+    """A checkpoint is incomplete, altered, or made for another run; the text names its path."""
+
+
+class MissingExtraError(DressageError, ImportError):
+    """An optional package is not installed; the text names the extra that brings it."""
