@@ -1,0 +1,81 @@
+# Everything a person does with a fresh clone. Needs python3 (3.11 or newer) with venv and pip, nothing else.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN ?= runs/pendulum
+PYTEST_WORKERS ?= 0
+PYTEST := $(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+
+# Stamps lie inside the environment, so that deleting it forgets them too.
+CREATED := $(VENV)/.created
+CORE := $(VENV)/.core
+DEV := $(VENV)/.dev
+TORCH := $(VENV)/.torch
+
+.DEFAULT_GOAL := help
+.PHONY: help train test test-all lint format docs docs-serve bench lock torch clean
+
+help:  ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+train: $(CORE)  ## Train an agent to swing up a pendulum and show what it learned.
+	$(BIN)/dressage train pendulum --run $(RUN)
+
+test: lint  ## Lint, types, import contracts and the fast tests.
+	$(PYTEST) -m "not slow"
+
+test-all: lint  ## The same with the slow tests (learning, long runs).
+	$(PYTEST)
+
+lint: $(DEV)  ## Style, formatting, types and import contracts alone.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config pyproject.toml
+
+format: $(DEV)  ## Sort imports and lay out the code.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(DEV)  ## Build the documentation into site/; a broken link or reference fails.
+	$(BIN)/mkdocs build --strict
+
+docs-serve: $(DEV)  ## Show the documentation on this machine while you write it.
+	$(BIN)/mkdocs serve
+
+bench: $(DEV)  ## Measure against peers and against the machine's floor.
+	$(BIN)/python benchmarks/ppo_throughput.py
+
+lock: ## Resolve requirements/ci.in anew into requirements/ci.txt, in an environment of its own.
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet --requirement requirements/ci.in
+	build/lock/bin/pip freeze --exclude-editable --exclude tfp-nightly >build/lock.txt
+	sed -n '/^#/p' requirements/ci.txt | cat - build/lock.txt >build/ci.txt
+	mv build/ci.txt requirements/ci.txt
+
+torch: $(TORCH)  ## Install torch without CUDA and the `rsl` extra.
+
+clean:  ## Remove caches and what was built; runs and the environment stay.
+	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find dressage tests docs benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(CREATED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dressage needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(CORE): pyproject.toml requirements/ci.txt $(CREATED)
+	$(BIN)/pip install --quiet --constraint requirements/ci.txt --editable .
+	@touch $@
+
+$(DEV): pyproject.toml requirements/ci.txt $(CREATED)
+	$(BIN)/pip install --quiet --requirement requirements/ci.txt
+	$(BIN)/pip install --quiet --no-deps --editable .
+	@touch $@ $(CORE)
+
+$(TORCH): $(DEV)
+	$(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet --constraint requirements/ci.txt --editable '.[rsl]'
+	@touch $@
