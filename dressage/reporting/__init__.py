@@ -1,0 +1,1 @@
+"""What a run leaves behind: metric rows, progress, curves, films and the report."""

@@ -1,0 +1,141 @@
+"""Owns the rows of `metrics.jsonl`: what is in one, how it is written, read and cut off.
+
+A row is one JSON object a line, strictly valid: NaN and infinity are written as `null`. Every row has
+
+- `kind`: `"train"` (averages over the updates since the row before) or `"eval"`,
+- `updates`: updates done, `steps`: environment steps done, both of one seed,
+- `time_s`: seconds of training so far, compilation and evaluations included,
+- `steps_per_second`: environment steps a second of all seeds together since the row before,
+
+and then the metrics: numbers where one seed is trained, lists with one number a seed where several are.
+`eval/returns` and `eval/lengths` have one entry an evaluation episode, `null` where it did not finish.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dressage.reporting.seed_statistics import finished_only
+
+Row = dict[str, Any]
+
+
+def train_row(progress: Mapping[str, float], metrics: Mapping[str, np.ndarray]) -> Row:
+    """Make a row of training metrics.
+
+    Args:
+        progress: `updates`, `steps`, `time_s` and `steps_per_second`.
+        metrics: Name to one number a seed, each `[K]`.
+    """
+    return _row("train", progress, {name: _per_seed(values) for name, values in metrics.items()})
+
+
+def eval_row(progress: Mapping[str, float], metrics: Mapping[str, np.ndarray]) -> Row:
+    """Make a row of an evaluation.
+
+    Args:
+        progress: `updates`, `steps`, `time_s` and `steps_per_second`.
+        metrics: `eval/returns`, `eval/lengths` and `eval/finished`, each `[K, E]`. Episodes that did not
+            finish are left out of the averages and written as `null`.
+    """
+    finished = np.asarray(metrics["eval/finished"], dtype=bool)
+    returns = finished_only(metrics["eval/returns"], finished)
+    lengths = finished_only(metrics["eval/lengths"], finished)
+    averages = {
+        "eval/return_mean": _mean(returns),
+        "eval/return_std": _deviation(returns),
+        "eval/length_mean": _mean(lengths),
+        "eval/episodes": finished.sum(axis=1),
+        "eval/unfinished": (~finished).sum(axis=1),
+        "eval/returns": returns,
+        "eval/lengths": lengths,
+    }
+    return _row("eval", progress, {name: _per_seed(values) for name, values in averages.items()})
+
+
+def encode(row: Mapping[str, Any]) -> str:
+    """Return a row as one line of strictly valid JSON, with `null` for what is not finite."""
+    return json.dumps(jsonable(row), allow_nan=False, separators=(", ", ": "))
+
+
+def jsonable(value: Any) -> Any:  # noqa: ANN401 (walks any nested value)
+    """Turn arrays and numpy numbers into lists and numbers, and what is not finite into None."""
+    if isinstance(value, Mapping):
+        return {str(name): jsonable(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return jsonable(value.tolist())
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, np.generic):
+        return jsonable(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read the rows of a metrics file; a last line that was cut off by a crash is left out."""
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1] if line.strip()]
+
+
+def keep_until(path: Path, updates: int) -> list[Row]:
+    """Cut off the rows of updates that a resumed run will make again, and return those that stay.
+
+    Args:
+        path: The metrics file; need not exist.
+        updates: Updates done in the state that training goes on from.
+    """
+    kept = [row for row in read_rows(path) if row["updates"] <= updates]
+    if path.is_file():
+        draft = path.with_name(path.name + ".part")
+        draft.write_text("".join(encode(row) + "\n" for row in kept), encoding="utf-8")
+        os.replace(draft, path)
+    return kept
+
+
+def of_kind(rows: Iterable[Row], kind: Literal["train", "eval"]) -> list[Row]:
+    """Return the rows of one kind, in order."""
+    return [row for row in rows if row["kind"] == kind]
+
+
+def seed_values(row: Mapping[str, Any], name: str) -> np.ndarray:
+    """Return a metric of a row as one number a seed, `[K]` float64, NaN where the row has none."""
+    return np.atleast_1d(np.asarray(row.get(name), dtype=np.float64))
+
+
+def episode_returns(row: Mapping[str, Any]) -> np.ndarray:
+    """Return an evaluation's returns, `[K, E]` float64, NaN where the episode did not finish."""
+    return np.atleast_2d(np.asarray(row["eval/returns"], dtype=np.float64))
+
+
+def _row(kind: str, progress: Mapping[str, float], metrics: Mapping[str, Any]) -> Row:
+    return {
+        "kind": kind,
+        "updates": int(progress["updates"]),
+        "steps": int(progress["steps"]),
+        "time_s": round(float(progress["time_s"]), 3),
+        "steps_per_second": round(float(progress["steps_per_second"]), 1),
+        **metrics,
+    }
+
+
+def _per_seed(values: np.ndarray) -> Any:  # noqa: ANN401 (one number, or a list of them)
+    rows = np.asarray(values)
+    return jsonable(rows[0] if len(rows) == 1 else rows)
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    # Averaged row by row: numpy warns about a row without a number, and warnings are errors in our tests.
+    return np.array([row[~np.isnan(row)].mean() if (~np.isnan(row)).any() else math.nan for row in values])
+
+
+def _deviation(values: np.ndarray) -> np.ndarray:
+    return np.array([row[~np.isnan(row)].std() if (~np.isnan(row)).any() else math.nan for row in values])

@@ -1,0 +1,208 @@
+"""Owns the figures: learning curves with their spread, and the training diagnostics."""
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from dressage.reporting.metric_rows import Row, episode_returns, of_kind, seed_values
+from dressage.reporting.seed_statistics import summarize_returns
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Told apart with any colour vision.
+
+Reference:
+    Okabe, Ito: "Color Universal Design", 2008; without yellow, which is too pale on white.
+"""
+LINE_STYLES = ("-", "--", "-.", ":")
+INK = "#22303c"
+GRID = "#e3e8ec"
+
+DIAGNOSTICS = (
+    ("train/episode_return", "return of training episodes"),
+    ("train/episode_length", "length of training episodes (steps)"),
+    ("train/entropy", "entropy of the policy (nats)"),
+    ("train/approx_kl", "KL divergence of an update (nats)"),
+    ("train/clip_fraction", "clipped share of samples"),
+    ("train/explained_variance", "explained variance of returns"),
+    ("train/value_loss", "value loss"),
+    ("train/gradient_norm", "gradient norm before clipping"),
+    ("train/learning_rate", "learning rate"),
+)
+"""Metrics worth a small plot each, with what their axis says."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A learning curve.
+
+    Attributes:
+        label: What the legend says.
+        steps: Environment steps of one seed, `[P]`.
+        centre: Estimate of the return at each point, `[P]`.
+        low: Lower edge of the band, `[P]`; NaN where there is none.
+        high: Upper edge of the band, `[P]`.
+        meaning: What line and band are.
+    """
+
+    label: str
+    steps: np.ndarray  # [P]
+    centre: np.ndarray  # [P]
+    low: np.ndarray  # [P]
+    high: np.ndarray  # [P]
+    meaning: str
+
+
+def learning_curve(label: str, rows: Sequence[Row]) -> Curve:
+    """Make the curve of a run from its metric rows.
+
+    One seed: mean over the evaluation episodes and plus or minus one standard deviation of them. Several
+    seeds: interquartile mean over the seeds and its 95 % bootstrap interval. A run without evaluations: the
+    returns of its training episodes, averaged over the seeds, and their range.
+
+    Args:
+        label: What the legend says.
+        rows: The rows of `metrics.jsonl`.
+    """
+    evaluations = of_kind(rows, "eval")
+    if not evaluations:
+        return _training_curve(label, of_kind(rows, "train"))
+    summaries = [summarize_returns(episode_returns(row)) for row in evaluations]
+    steps = np.array([row["steps"] for row in evaluations], dtype=np.float64)
+    centre = np.array([summary.estimate for summary in summaries])
+    if summaries[0].over_seeds:
+        low = np.array([summary.low for summary in summaries])
+        high = np.array([summary.high for summary in summaries])
+        meaning = f"interquartile mean of {len(summaries[0].seed_means)} seeds, 95 % bootstrap interval"
+        return Curve(label, steps, centre, low, high, meaning)
+    spread = np.array([summary.deviation for summary in summaries])
+    return Curve(label, steps, centre, centre - spread, centre + spread, "mean ± std of evaluation episodes")
+
+
+def write_learning_curves(path: Path, curves: Sequence[Curve], title: str) -> None:
+    """Draw one or several learning curves into one PNG file.
+
+    Args:
+        path: Where the picture goes.
+        curves: At least one.
+        title: The figure's title; empty for none.
+    """
+    figure = _figure(7.2, 4.2)
+    axes = figure.add_subplot()
+    for index, curve in enumerate(curves):
+        _draw_curve(axes, curve, index, alone=len(curves) == 1)
+    _dress(axes)
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel("return per episode")
+    axes.xaxis.set_major_formatter(FuncFormatter(_short_count))
+    if title:
+        axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=INK)
+    # Curves of returns rise from left to right in the usual case, so the lower right corner is free.
+    axes.legend(frameon=False, loc="best", fontsize=9, labelcolor=INK)
+    figure.savefig(path, dpi=160, metadata={"Software": None})
+
+
+def diagnostics_svg(rows: Sequence[Row]) -> str:
+    """Draw the training diagnostics as small plots and return the SVG text; empty where there are none.
+
+    Args:
+        rows: The rows of `metrics.jsonl`.
+    """
+    training = of_kind(rows, "train")
+    shown = [(name, text) for name, text in DIAGNOSTICS if _has_numbers(training, name)]
+    if not shown:
+        return ""
+    columns = 3
+    lines = -(-len(shown) // columns)
+    figure = _figure(9.6, 2.0 * lines)
+    for index, (name, text) in enumerate(shown):
+        axes = figure.add_subplot(lines, columns, index + 1)
+        _draw_diagnostic(axes, training, name)
+        axes.set_title(text, loc="left", fontsize=8.5, color=INK)
+    target = io.StringIO()
+    figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
+    text = target.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _training_curve(label: str, training: Sequence[Row]) -> Curve:
+    values = [(row["steps"], seed_values(row, "train/episode_return")) for row in training]
+    kept = [(steps, v[~np.isnan(v)]) for steps, v in values if not np.isnan(v).all()]
+    return Curve(
+        label,
+        np.array([steps for steps, _ in kept], dtype=np.float64),
+        np.array([v.mean() for _, v in kept]),
+        np.array([v.min() for _, v in kept]),
+        np.array([v.max() for _, v in kept]),
+        "training episodes, mean and range over the seeds",
+    )
+
+
+def _draw_curve(axes: Axes, curve: Curve, index: int, *, alone: bool) -> None:
+    colour = COLOURS[index % len(COLOURS)]
+    label = curve.meaning if alone else f"{curve.label} ({curve.meaning})"
+    axes.fill_between(curve.steps, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+    axes.plot(
+        curve.steps,
+        curve.centre,
+        color=colour,
+        linestyle=LINE_STYLES[index // len(COLOURS) % len(LINE_STYLES)],
+        linewidth=2.0,
+        marker="o",
+        markersize=4.0 if len(curve.steps) <= 40 else 0.0,
+        label=label,
+    )
+
+
+def _draw_diagnostic(axes: Axes, training: Sequence[Row], name: str) -> None:
+    steps = np.array([row["steps"] for row in training], dtype=np.float64)
+    seeds = max(len(seed_values(row, name)) for row in training)
+    values = np.stack([_padded(seed_values(row, name), seeds) for row in training])  # [P, K]
+    faint = 1.0 if seeds == 1 else 0.35
+    for column in values.T:
+        drawn = ~np.isnan(column)
+        axes.plot(steps[drawn], column[drawn], color=COLOURS[0], linewidth=1.2, alpha=faint)
+    _dress(axes)
+    axes.tick_params(labelsize=7)
+    axes.xaxis.set_major_formatter(FuncFormatter(_short_count))
+    axes.locator_params(axis="x", nbins=4)
+    axes.locator_params(axis="y", nbins=4)
+
+
+def _figure(width: float, height: float) -> Figure:
+    # Figures are made without pyplot: it keeps every figure alive and looks for a display.
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _dress(axes: Axes) -> None:
+    axes.grid(visible=True, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#b6c0c8")
+    axes.tick_params(colors=INK)
+    axes.xaxis.label.set_color(INK)
+    axes.yaxis.label.set_color(INK)
+
+
+def _has_numbers(training: Sequence[Row], name: str) -> bool:
+    return any(not np.isnan(seed_values(row, name)).all() for row in training)
+
+
+def _padded(values: np.ndarray, length: int) -> np.ndarray:
+    return np.pad(values, (0, length - len(values)), constant_values=math.nan)
+
+
+def _short_count(value: float, _position: int) -> str:
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g} {suffix}"
+    return f"{value:g}"

@@ -1,0 +1,151 @@
+"""Owns the layout of a run directory and the record of how the run was started."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from dressage.errors import CheckpointError, ConfigError
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run.
+
+    Attributes:
+        path: The run directory.
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """How the run was started: task, options, seeds, versions."""
+        return self.path / "config.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line; see `metric_rows`."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Training states, the newest few."""
+        return self.path / "checkpoints"
+
+    @property
+    def policy(self) -> Path:
+        """The trained policy, or one folder a seed where several were trained."""
+        return self.path / "policy"
+
+    @property
+    def curve(self) -> Path:
+        """The learning curve."""
+        return self.path / "learning_curve.png"
+
+    @property
+    def film(self) -> Path:
+        """A film of the trained policy."""
+        return self.path / "rollout.gif"
+
+    @property
+    def report(self) -> Path:
+        """The self-contained report."""
+        return self.path / "report.html"
+
+    @property
+    def summary(self) -> Path:
+        """What came out, for programs to read."""
+        return self.path / "summary.json"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Event files for TensorBoard, where they were asked for."""
+        return self.path / "tensorboard"
+
+    def policy_of(self, seed: int, seeds: tuple[int, ...]) -> Path:
+        """The folder of one seed's policy.
+
+        Args:
+            seed: The seed, one of `seeds`.
+            seeds: All seeds of the run.
+        """
+        return self.policy if len(seeds) == 1 else self.policy / f"seed-{seed}"
+
+    def holds_run(self) -> bool:
+        """Whether a run was started here."""
+        return self.config.is_file()
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """How a run was started; all that resuming it needs.
+
+    Attributes:
+        task: The task's name, as `dressage.envs.make` takes it.
+        algorithm: The learner's name.
+        options: Every option of the learner with the value that runs.
+        changed: The options that differ from their defaults.
+        seeds: The seeds, trained at once.
+        created: When the run was started, local time in ISO 8601.
+        versions: Version by package name, with `python`.
+        machine: What the run was started on: processor, cores, devices.
+        preset: The options that were taken from the task's preset.
+    """
+
+    task: str
+    algorithm: str
+    options: Mapping[str, Any]
+    changed: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    created: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    machine: Mapping[str, str] = field(default_factory=dict)
+    preset: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, folder: RunFolder) -> None:
+        """Write `config.json`."""
+        write_json(folder.config, asdict(self) | {"seeds": list(self.seeds)})
+
+    @classmethod
+    def read(cls, folder: RunFolder) -> "RunRecord":
+        """Read `config.json`.
+
+        Raises:
+            ConfigError: If the folder holds no run.
+            CheckpointError: If `config.json` is damaged.
+        """
+        if not folder.holds_run():
+            raise ConfigError(f"{folder.path} is not a run directory: it has no config.json.")
+        content = _read_object(folder.config)
+        names = {entry.name for entry in fields(cls)}
+        missing = {"task", "algorithm", "options", "changed", "seeds", "created"} - content.keys()
+        if missing:
+            lacking = ", ".join(sorted(missing))
+            raise CheckpointError(f"{folder.config} lacks {lacking}; it is no record of a run.")
+        content["seeds"] = tuple(content["seeds"])
+        return cls(**{name: value for name, value in content.items() if name in names})
+
+
+def read_summary(folder: RunFolder) -> dict[str, Any]:
+    """Return what `summary.json` says, or an empty dictionary for a run that never finished."""
+    return _read_object(folder.summary) if folder.summary.is_file() else {}
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file so that a crash leaves the old one or the new one, never half of one."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(draft, path)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}.") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} is damaged: it holds no JSON object.")
+    return content
