@@ -5,35 +5,24 @@
 """
 
 import importlib
+import importlib.util
+import pkgutil
+import sys
 from types import ModuleType
 
 __version__ = "0.1.0"
 
-_PARTS = (
-    "cli",
-    "config",
-    "envs",
-    "equations",
-    "errors",
-    "export",
-    "learning",
-    "networks",
-    "policy",
-    "ppo",
-    "reporting",
-    "rl",
-    "runtime",
-    "shield",
-    "workers",
-)
-
 
 def __getattr__(name: str) -> ModuleType:
-    # The package's lazy names are the one use of a module-level __getattr__ that the house style allows.
-    if name not in _PARTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}. Parts: {', '.join(_PARTS)}.")
-    return importlib.import_module(f"{__name__}.{name}")
+    # The one module-level __getattr__ that the house style allows: the package's lazy names.
+    path = f"{__name__}.{name}"
+    if name.startswith("_") or importlib.util.find_spec(path) is None:
+        # `name` and `obj` let Python itself suggest the nearest part.
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
+    return importlib.import_module(path)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PARTS})
+    return sorted({"__version__", *(part.name for part in pkgutil.iter_modules(__path__))})
