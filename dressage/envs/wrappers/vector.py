@@ -1,0 +1,116 @@
+"""Many copies of one environment stepped together, each with its own episodes."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from dressage.config import whole_number
+from dressage.envs.functional import BaseEnv, PyTree, Step, select
+from dressage.envs.spaces import Space
+from dressage.envs.wrappers.base import spaces_of
+from dressage.envs.wrappers.episodes import EpisodeState, advance, begin_episodes, restart
+from dressage.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class VectorEnv:
+    """`num_envs` copies of an environment with time limit, episode statistics and automatic reset.
+
+    Resets are computed only in steps in which some episode ended. An environment that resets itself (`AutoReset`
+    anywhere inside) keeps its own way of starting episodes, and `fixed_init` does not apply to it.
+
+    Attributes:
+        env: The environment to copy.
+        num_envs: Number of copies `B`, at least 1.
+        fixed_init: True draws each copy's initial state once and starts all of its episodes there; False draws a
+            new one for every episode of every copy.
+        offset_step: True starts copy `b` as if it had `b * max_steps // B` steps behind it, in its first
+            episode only, so that the copies' time limits are spread evenly.
+
+    Raises:
+        ConfigError: If `num_envs` is not a whole number of at least 1, or `offset_step` is asked of an
+            environment that resets itself.
+    """
+
+    env: BaseEnv
+    num_envs: int
+    fixed_init: bool = False
+    offset_step: bool = False
+
+    def __post_init__(self) -> None:
+        number = whole_number(self.num_envs)
+        if number is None or number < 1:
+            raise ConfigError(f"VectorEnv's num_envs must be an integer >= 1, got {self.num_envs!r}.")
+        if self.offset_step and self.env.resets_itself:
+            raise ConfigError(f"offset_step needs an environment without AutoReset inside, got {self.env!r}.")
+
+    @property
+    def max_steps(self) -> int:
+        """Longest episode in steps."""
+        return self.env.max_steps
+
+    @property
+    def observation_space(self) -> Space:
+        """Space of one copy's observations."""
+        return spaces_of(self.env)[0]
+
+    @property
+    def action_space(self) -> Space:
+        """Space of one copy's actions."""
+        return spaces_of(self.env)[1]
+
+    def reset(self, rng: jax.Array) -> tuple[EpisodeState, PyTree]:
+        """Start an episode in every copy, each with its own key.
+
+        Args:
+            rng: A JAX random key.
+
+        Returns:
+            The state, and the observations `[B, ...]`.
+        """
+        keys = jax.random.split(rng, self.num_envs)
+        offsets = jnp.arange(self.num_envs, dtype=jnp.int32) * self.max_steps // self.num_envs
+        state, observation, _ = jax.vmap(self._begin)(keys, offsets)
+        return state, observation
+
+    def step(self, state: EpisodeState, action: PyTree) -> tuple[EpisodeState, Step]:
+        """Make one step in every copy and start the next episode where one ended.
+
+        Args:
+            state: The state that `reset` or `step` returned.
+            action: Actions `[B, ...]`.
+
+        Returns:
+            The state, and a `Step` of `[B, ...]`.
+        """
+        state, step = jax.vmap(lambda one, act: advance(self.env, one, act))(state, action)
+        if self.env.resets_itself:
+            return state, step
+        state, observation = jax.lax.cond(
+            jnp.any(step.ended),
+            self._restart_ended,
+            lambda ended, state, observation: (state, observation),
+            step.ended,
+            state,
+            step.final_observation,
+        )
+        return state, Step(
+            observation=observation,
+            final_observation=step.final_observation,
+            reward=step.reward,
+            terminated=step.terminated,
+            truncated=step.truncated,
+            info=step.info,
+            episode_return=step.episode_return,
+            episode_length=step.episode_length,
+        )
+
+    def _begin(self, key: jax.Array, offset: jax.Array) -> tuple[EpisodeState, PyTree, PyTree]:
+        return begin_episodes(self.env, key, offset if self.offset_step else None, fixed_init=self.fixed_init)
+
+    def _restart_ended(
+        self, ended: jax.Array, state: EpisodeState, observation: PyTree
+    ) -> tuple[EpisodeState, PyTree]:
+        fresh = jax.vmap(lambda one: restart(self.env, one))(state)
+        return select(ended, fresh, (state, observation))
