@@ -5,7 +5,7 @@ import os
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["MPLBACKEND"] = "Agg"
 
-from hypothesis import settings  # noqa: E402 (the environment comes first)
+from hypothesis import settings
 
 # Compiling makes first examples slow, so there is no deadline; the same examples each time keep a
 # failure repeatable. To search further: pytest --hypothesis-profile=explore
