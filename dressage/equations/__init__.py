@@ -1,0 +1,6 @@
+"""Every equation of the learners, once, as a pure function of arrays with its reference.
+
+`returns` (targets), `surrogate` (losses), `distributions` (policies), `statistics` (normalisers), `schedules`
+(learning rates and step counts) and `action_scaling` (bounds). All accept NumPy or JAX arrays and work under
+`jit`, `vmap` and `grad`.
+"""
