@@ -39,10 +39,10 @@ format: $(DEV)  ## Sort imports and lay out the code.
 	$(BIN)/ruff format .
 
 docs: $(DEV)  ## Build the documentation into site/; a broken link or reference fails.
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(DEV)  ## Show the documentation on this machine while you write it.
-	$(BIN)/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 bench: $(DEV)  ## Measure against peers and against the machine's floor.
 	$(BIN)/python benchmarks/ppo_throughput.py

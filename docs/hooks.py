@@ -3,9 +3,9 @@
 Each is read from the one place where it is declared, so that no page can go stale.
 """
 
-import html
 import importlib
 import re
+from html import unescape
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -18,6 +18,8 @@ from dressage.config import Option
 # <!-- options: dressage.ppo.OPTIONS -->  and  <!-- help: dressage.cli.main.app -->
 _OPTIONS = re.compile(r"<!-- options: (?P<path>[\w.]+) -->")
 _HELP = re.compile(r"<!-- help: (?P<path>[\w.]+) -->")
+# A named function before its argument: MathML sets no space there, print does.
+_FUNCTION = re.compile(r"(<mi>(?:log|exp|ln|sin|cos|tanh)</mi>)(?!<mo|</)")
 _MATHEMATICS = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\(?P<open>[(\[])(?P<tex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
 )
@@ -54,19 +56,24 @@ def _named(path: str) -> Any:  # noqa: ANN401 (a page may name anything)
 
 def _option_row(option: Option) -> str:
     default = f"`{option.default!r}`"
-    cells = (f"`{option.name}`{{ #{option.name} }}", default, option.allowed(), option.unit or "", option.help)
+    cells = (
+        f"`{option.name}`{{ #{option.name} }}",
+        default,
+        option.allowed(),
+        option.unit or "",
+        option.help,
+    )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _verb_section(name: str, verb: Any) -> str:  # noqa: ANN401
     arguments = [parameter for parameter in verb.params if parameter.param_type_name == "argument"]
-    options = [parameter for parameter in verb.params if parameter.param_type_name == "option"]
-    usage = " ".join([f"dressage {name}", *(a.human_readable_name for a in arguments), "[OPTIONS]" if options else ""])
-    rows = [(f"`{a.human_readable_name}`", getattr(a, "help", "") or "") for a in arguments]
-    rows += [(_option_names(option), option.help or "") for option in options if not option.hidden]
-    table = "\n".join(f"| {left} | {right} |" for left, right in rows)
-    text = f"```console\n$ {usage.strip()}\n```\n\n{verb.help or ''}"
-    return f"{text}\n\n| | |\n|---|---|\n{table}" if rows else text
+    options = [p for p in verb.params if p.param_type_name == "option" and not p.hidden]
+    usage = " ".join([f"dressage {name}", *(a.human_readable_name for a in arguments), "[OPTIONS]"])
+    rows = [(f"`{argument.human_readable_name}`", argument.help) for argument in arguments]
+    rows += [(_option_names(option), option.help) for option in options]
+    table = "\n".join(f"| {left} | {right or ''} |" for left, right in rows)
+    return f"```console\n$ {usage}\n```\n\n{verb.help or ''}\n\n| Argument | Meaning |\n|---|---|\n{table}"
 
 
 def _option_names(option: Any) -> str:  # noqa: ANN401
@@ -81,5 +88,6 @@ def _context() -> Any:  # noqa: ANN401
 
 def _mathml(match: re.Match[str]) -> str:
     display = "block" if match["open"] == "[" else "inline"
-    mathml = convert(html.unescape(match["tex"]).strip(), display=display)
+    mathml = convert(unescape(match["tex"]).strip(), display=display)
+    mathml = _FUNCTION.sub(r'\1<mspace width="0.17em" />', mathml)
     return f'<div class="equation">{mathml}</div>' if display == "block" else mathml

@@ -1,0 +1,159 @@
+"""What the earlier libraries' documents print is a promise: names, parameters, defaults, order of fields.
+
+The tables below were written by hand from those documents. dressage may add parameters after the promised ones, with defaults, and more fields.
+"""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import pytest
+
+import dressage
+
+REQUIRED = inspect.Parameter.empty
+
+# Path below `dressage`: its parameters in order, each with its default.
+SIGNATURES: dict[str, tuple[tuple[str, Any], ...]] = {
+    "ppo.train": (("env", REQUIRED), ("config", REQUIRED), ("rng", REQUIRED)),
+    "ppo.Config.EVAL_METRICS_JAX_CB": (
+        ("self", REQUIRED),
+        ("total_steps", REQUIRED),
+        ("diagnostics", REQUIRED),
+        ("eval_transitions", None),
+    ),
+    "ppo.Config.EVAL_METRICS_HOST_CB": (("self", REQUIRED), ("metrics", REQUIRED)),
+    "ppo.Policy.apply_actor": (("self", REQUIRED), ("norm_obs", REQUIRED), ("rng", None)),
+    "ppo.Policy.get_action": (("self", REQUIRED), ("obs", REQUIRED), ("rng", None)),
+}
+
+# The options of PPO in order, with the defaults that the original ships (its document prints the names alone).
+CONFIG: dict[str, Any] = {
+    "LR": 5e-4,
+    "NUM_ENVS": 64,
+    "NUM_STEPS": 16,
+    "TOTAL_TIMESTEPS": 1e6,
+    "UPDATE_EPOCHS": 4,
+    "NUM_MINIBATCHES": 4,
+    "GAMMA": 0.99,
+    "GAE_LAMBDA": 0.95,
+    "CLIP_EPS": 0.2,
+    "ENT_COEF": 0.01,
+    "VF_COEF": 0.5,
+    "MAX_GRAD_NORM": 0.5,
+    "NUM_HIDDEN_LAYERS": 2,
+    "NUM_HIDDEN_UNITS": 64,
+    "KERNEL_INIT_TYPE": "xavier_uniform",
+    "HIDDEN_ACTIVATION": "tanh",
+    "STATE_INDEPENDENT_STD": True,
+    "SQUASH": True,
+    "ANNEAL_LR": False,
+    "NORMALIZE_ENV": False,
+    "FIXED_INIT": True,
+    "OFFSET_STEP": False,
+    "NUM_EVAL_ENVS": 20,
+    "EVAL_FREQ": 10,
+    "VERBOSE": True,
+    "DEBUG": False,
+}
+
+# Path: the fields of the dataclass in order.
+FIELDS: dict[str, tuple[str, ...]] = {
+    "ppo.Config": tuple(CONFIG),
+    "ppo.PPOResult": ("config", "runner_state", "metrics"),
+    "ppo.Policy": (
+        "act_scaling",
+        "obs_scaling",
+        "model",
+        "hidden_activation",
+        "output_activation",
+        "state_independent_std",
+    ),
+    "ppo.RunnerState": ("train_state", "env_state", "last_obs", "rng"),
+}
+
+PROPERTIES = ("ppo.PPOResult.obs_scaling", "ppo.PPOResult.act_scaling", "ppo.PPOResult.policy")
+
+BASES = {
+    "ppo.Config": "ppo.Base",
+    "ppo.PPOResult": "ppo.Base",
+    "ppo.Policy": "ppo.Base",
+    "ppo.RunnerState": "ppo.Base",
+}
+
+NAMES = (
+    "ppo.Base",
+    "ppo.BaseEnv",
+    "ppo.Diagnostics",
+    "ppo.Environment",
+    "ppo.GraphState",
+    "ppo.NormalizeVec",
+    "ppo.SquashActionWrapper",
+    "ppo.SquashState",
+    "ppo.Transition",
+)
+
+
+def named(path: str) -> Any:
+    found = dressage
+    for name in path.split("."):
+        found = inspect.getattr_static(found, name) if inspect.isclass(found) else getattr(found, name)
+    return found
+
+
+def has_default(field: dataclasses.Field) -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+
+
+@pytest.mark.parametrize("path", SIGNATURES)
+def test_the_promised_parameters_come_first_in_order_and_with_their_defaults(path):
+    promised = SIGNATURES[path]
+    parameters = list(inspect.signature(named(path)).parameters.values())[: len(promised)]
+    assert [(parameter.name, parameter.default) for parameter in parameters] == list(promised)
+
+
+@pytest.mark.parametrize("path", SIGNATURES)
+def test_the_promised_parameters_may_be_given_by_position_or_by_name(path):
+    promised = SIGNATURES[path]
+    parameters = list(inspect.signature(named(path)).parameters.values())[: len(promised)]
+    assert {parameter.kind for parameter in parameters} == {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+
+
+@pytest.mark.parametrize("path", SIGNATURES)
+def test_every_added_parameter_has_a_default(path):
+    added = list(inspect.signature(named(path)).parameters.values())[len(SIGNATURES[path]) :]
+    assert [parameter.name for parameter in added if parameter.default is REQUIRED] == []
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_the_promised_fields_come_first_and_in_order(path):
+    fields = dataclasses.fields(named(path))[: len(FIELDS[path])]
+    assert tuple(field.name for field in fields) == FIELDS[path]
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_every_added_field_has_a_default(path):
+    added = dataclasses.fields(named(path))[len(FIELDS[path]) :]
+    assert [field.name for field in added if not has_default(field)] == []
+
+
+@pytest.mark.parametrize(("option", "default"), CONFIG.items())
+def test_an_option_of_ppo_has_the_promised_default(option, default):
+    value = getattr(dressage.ppo.Config(), option)
+    assert value == default
+    assert isinstance(value, bool) == isinstance(default, bool)
+
+
+@pytest.mark.parametrize("path", PROPERTIES)
+def test_a_promised_property_is_a_property(path):
+    assert isinstance(named(path), property)
+
+
+@pytest.mark.parametrize("path", BASES)
+def test_a_class_has_the_base_that_was_printed(path):
+    assert issubclass(named(path), named(BASES[path]))
+
+
+@pytest.mark.parametrize("path", NAMES)
+def test_a_promised_name_can_be_imported(path):
+    assert inspect.isclass(named(path))
