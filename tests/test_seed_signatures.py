@@ -1,6 +1,7 @@
 """What the earlier libraries' documents print is a promise: names, parameters, defaults, order of fields.
 
-The tables below were written by hand from those documents. dressage may add parameters after the promised ones, with defaults, and more fields.
+The tables below were written by hand from those documents. dressage may add parameters after the promised
+ones, with defaults, and more fields.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ SIGNATURES: dict[str, tuple[tuple[str, Any], ...]] = {
     "ppo.Policy.get_action": (("self", REQUIRED), ("obs", REQUIRED), ("rng", None)),
 }
 
-# The options of PPO in order, with the defaults that the original ships (its document prints the names alone).
+# The options of PPO in order, with the defaults that the original ships (its document prints names alone).
 CONFIG: dict[str, Any] = {
     "LR": 5e-4,
     "NUM_ENVS": 64,
