@@ -1,0 +1,1 @@
+"""The shared learning spine: records, drivers, targets, minibatches, learner state and checkpoints."""

@@ -1,0 +1,78 @@
+"""Minibatches: a rollout packed into one array, shuffled anew each epoch, every sample used once an epoch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dressage.learning.shuffle import permutation
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How the arrays of a batch lie side by side in the columns of one `[samples, columns]` float32 array.
+
+    One gather then fetches a minibatch, instead of one gather an array. Integers below 2**24 survive exactly.
+
+    Attributes:
+        structure: The batch's tree structure.
+        shapes: Each leaf's shape without its sample axis.
+        dtypes: Each leaf's dtype.
+    """
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, batch: Any) -> "Packing":  # noqa: ANN401 (any tree of arrays)
+        """Read the layout off a batch whose leaves are `[samples, ...]`."""
+        leaves, structure = jax.tree.flatten(batch)
+        return cls(structure, tuple(leaf.shape[1:] for leaf in leaves), tuple(leaf.dtype for leaf in leaves))
+
+    def pack(self, batch: Any) -> Array:  # noqa: ANN401
+        """Return the batch as `[samples, columns]` float32."""
+        leaves = jax.tree.leaves(batch)
+        return jnp.concatenate([leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in leaves], axis=1)
+
+    def unpack(self, packed: Array) -> Any:  # noqa: ANN401
+        """Give `[samples, columns]` back as the batch's own tree, shapes and dtypes."""
+        columns = packed.T
+        widths = [int(np.prod(shape)) for shape in self.shapes]
+        parts = jnp.split(columns, np.cumsum(widths)[:-1])
+        leaves = [
+            part.T.reshape(-1, *shape).astype(dtype)
+            for part, shape, dtype in zip(parts, self.shapes, self.dtypes, strict=True)
+        ]
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def minibatch_indices(key: Array, samples: int, epochs: int, minibatches: int) -> tuple[Array, Array | None]:
+    """Draw the sample indices of every minibatch of every epoch.
+
+    Each epoch is a permutation of all samples, cut into `min(minibatches, samples)` parts whose sizes differ by at
+    most one. Shorter parts are padded by one row of weight 0, so that all have one shape.
+
+    Args:
+        key: A JAX random key.
+        samples: Number of samples in the rollout, at least 1.
+        epochs: Passes over the rollout, at least 1.
+        minibatches: Requested parts a pass, at least 1.
+
+    Returns:
+        Indices `[epochs * parts, size]` int32, and weights `[epochs * parts, size]` float32, or None where no row is
+        padding.
+    """
+    parts = min(minibatches, samples)
+    orders = jax.vmap(lambda epoch_key: permutation(epoch_key, samples))(jax.random.split(key, epochs))
+    if samples % parts == 0:
+        return orders.reshape(epochs * parts, samples // parts), None
+    bounds = np.arange(parts + 1) * samples // parts
+    size = int(np.diff(bounds).max())
+    rows = bounds[:-1, None] + np.arange(size)
+    weights = (rows < bounds[1:, None]).astype(np.float32)
+    indices = orders[:, np.minimum(rows, samples - 1)].reshape(epochs * parts, size)
+    return indices, jnp.tile(jnp.asarray(weights), (epochs, 1))

@@ -1,0 +1,301 @@
+"""The proximal actor-critic learner: act, targets and the clipped update of one agent.
+
+This is the update of PPO (Schulman et al. 2017) and of each agent of IPPO (de Witt et al. 2020). It is written for
+one agent over `[T, B]` records; `learning.groups` maps it over the agents of a group.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array, lax
+
+from dressage.equations.schedules import linear_decay
+from dressage.equations.statistics import RunningMoments
+from dressage.equations.surrogate import approx_kl, clipped_surrogate, clipped_value_loss
+from dressage.learning.flat_parameters import FLAT_ADAM, OPTIMIZER, ravel_parameters
+from dressage.learning.minibatches import Packing, minibatch_indices
+from dressage.learning.policy_head import PolicyHead
+from dressage.learning.records import AgentState, Experience, Observed
+from dressage.learning.targets import advantage_targets, scale_rewards
+from dressage.networks import ActorCritic
+
+OBSERVATION_CLIP = 10.0
+
+
+Metrics = dict[str, Array]
+METRIC_NAMES = (
+    "loss",
+    "policy_loss",
+    "value_loss",
+    "entropy",
+    "approx_kl",
+    "clip_fraction",
+    "gradient_norm",
+    "skipped_minibatches",
+    "explained_variance",
+    "learning_rate",
+)
+
+
+class Hyperparameters(struct.PyTreeNode):
+    """The traced numbers of the learner; all float32 scalars.
+
+    Attributes:
+        learning_rate: Adam's step size, > 0.
+        gamma: Discount a step, in [0, 1].
+        gae_lambda: Trace decay of GAE, in [0, 1].
+        clip_eps: Half width of the surrogate's trust interval, > 0.
+        entropy_coef: Weight of the entropy bonus, >= 0.
+        value_coef: Weight of the value loss, >= 0.
+        max_grad_norm: Norm to which gradients are clipped, > 0.
+    """
+
+    learning_rate: Array
+    gamma: Array
+    gae_lambda: Array
+    clip_eps: Array
+    entropy_coef: Array
+    value_coef: Array
+    max_grad_norm: Array
+
+
+class Batch(struct.PyTreeNode):
+    """Samples as the losses take them; all `[N, ...]`."""
+
+    features: Array
+    action_mask: Array | None
+    actions: Any
+    log_probs: Array
+    advantages: Array
+    returns: Array
+    values: Array
+    valid: Array | None
+
+
+class Optimisation(NamedTuple):
+    """What the minibatch loop carries: a flat parameter vector, Adam's state and the count of applications."""
+
+    params: Array
+    opt_state: Any
+    steps: Array
+
+
+class ProximalLearner(struct.PyTreeNode):
+    """The clipped-surrogate actor-critic of one agent.
+
+    Attributes:
+        hyper: The traced hyper-parameters.
+        head: How outputs become distributions and actions.
+        network: The actor-critic module.
+        epochs: Passes over each rollout.
+        minibatches: Requested parts a pass.
+        total_optimizer_steps: Applications of the whole run, where the annealed learning rate ends.
+        anneal: Whether the learning rate decays linearly to 0 over `total_optimizer_steps`.
+        normalize_observations: Whether observations are standardised by running statistics.
+        normalize_rewards: Whether rewards are divided by the deviation of the discounted return.
+        clip_value_loss: Whether the value loss is clipped around the old value.
+    """
+
+    hyper: Hyperparameters
+    head: PolicyHead = struct.field(pytree_node=False)
+    network: ActorCritic = struct.field(pytree_node=False)
+    epochs: int = struct.field(pytree_node=False)
+    minibatches: int = struct.field(pytree_node=False)
+    total_optimizer_steps: int = struct.field(pytree_node=False)
+    anneal: bool = struct.field(pytree_node=False, default=False)
+    normalize_observations: bool = struct.field(pytree_node=False, default=False)
+    normalize_rewards: bool = struct.field(pytree_node=False, default=False)
+    clip_value_loss: bool = struct.field(pytree_node=False, default=True)
+
+    def init(self, key: Array, copies: int) -> AgentState:
+        """Draw parameters and lay out the state for `copies` environment copies."""
+        obs_dim = self.head.spec.obs_dim
+        params = self.network.init(key, jnp.zeros((1, obs_dim)))
+        return AgentState(
+            params=params,
+            opt_state=OPTIMIZER.init(params),
+            learning_rate=self.hyper.learning_rate,
+            optimizer_steps=jnp.int32(0),
+            observation_moments=RunningMoments.zeros((obs_dim,)) if self.normalize_observations else None,
+            reward_moments=RunningMoments.zeros(()) if self.normalize_rewards else None,
+            discounted_returns=jnp.zeros(copies) if self.normalize_rewards else None,
+        )
+
+    def normalized(self, state: AgentState, features: Array) -> Array:
+        """Standardise raw observations `[..., obs_dim]` by the statistics as they stand."""
+        if state.observation_moments is None:
+            return features
+        return state.observation_moments.normalize(features, OBSERVATION_CLIP)
+
+    def policy_outputs(self, state: AgentState, observed: Observed) -> tuple[Array, Array | None]:
+        """Apply the actor to raw observations."""
+        features = self.normalized(state, observed.features)
+        outputs: tuple[Array, Array | None] = self.network.apply(state.params, features, method="policy")
+        return outputs
+
+    def learn(self, state: AgentState, experience: Experience, key: Array) -> tuple[AgentState, Metrics]:
+        """Update parameters and statistics from one rollout.
+
+        Args:
+            state: The agent before.
+            experience: `[T, B]` records.
+            key: The random key of the shuffles.
+
+        Returns:
+            The agent after, and the update's metrics (scalars, means over the minibatches).
+        """
+        batch, state_after = self._batch(state, experience)
+        optimisation, metrics = self._optimise(state, batch, key)
+        _, unravel = ravel_parameters(state.params)
+        metrics["explained_variance"] = _explained_variance(batch)
+        metrics["learning_rate"] = self._rate(state.learning_rate, state.optimizer_steps)
+        return (
+            state_after.replace(
+                params=unravel(optimisation.params),
+                opt_state=optimisation.opt_state,
+                optimizer_steps=optimisation.steps,
+            ),
+            metrics,
+        )
+
+    def _batch(self, state: AgentState, experience: Experience) -> tuple[Batch, AgentState]:
+        """Turn a rollout into flat samples with targets, and move the normalisers on."""
+        observed, outcome = experience.observed, experience.outcome
+        features = self.normalized(state, observed.features)
+        final_features = self.normalized(state, outcome.final_features)
+        values = self.network.apply(state.params, features, method="value")
+        next_values = self.network.apply(state.params, final_features, method="value")
+        rewards, state_after = self._move_normalizers(state, experience)
+        targets = advantage_targets(
+            rewards,
+            outcome.terminated,
+            outcome.episode_ends,
+            values,
+            next_values,
+            outcome.valid,
+            self.hyper.gamma,
+            self.hyper.gae_lambda,
+        )
+        distribution = self.head.distribution(experience.policy_outputs, observed.action_mask)
+        batch = Batch(
+            features=features,
+            action_mask=observed.action_mask,
+            actions=experience.actions,
+            log_probs=distribution.log_prob(experience.actions),
+            advantages=targets.advantages,
+            returns=targets.returns,
+            values=values,
+            valid=outcome.valid,
+        )
+        samples = values.size
+        return jax.tree.map(lambda leaf: leaf.reshape(samples, *leaf.shape[values.ndim :]), batch), state_after
+
+    def _move_normalizers(self, state: AgentState, experience: Experience) -> tuple[Array, AgentState]:
+        """Return the rewards to learn from and the state with statistics that include this rollout.
+
+        Observations of this rollout are standardised by the statistics that acted, so that old and new
+        log-probabilities are of one policy; the new statistics act from the next rollout on.
+        """
+        outcome = experience.outcome
+        rewards, valid = outcome.rewards, outcome.valid
+        if state.observation_moments is not None:
+            rows = experience.observed.features.reshape(-1, self.head.spec.obs_dim)
+            moments = state.observation_moments.update(rows, None if valid is None else valid.ravel())
+            state = state.replace(observation_moments=moments)
+        if state.reward_moments is not None:
+            rewards, moments, running = scale_rewards(
+                rewards,
+                outcome.episode_ends,
+                valid,
+                state.reward_moments,
+                state.discounted_returns,
+                self.hyper.gamma,
+            )
+            state = state.replace(reward_moments=moments, discounted_returns=running)
+        return rewards, state
+
+    def _optimise(self, state: AgentState, batch: Batch, key: Array) -> tuple[Optimisation, Metrics]:
+        """Run all epochs of minibatches over a flat parameter vector."""
+        packing = Packing.of(batch)
+        packed = packing.pack(batch)
+        indices, weights = minibatch_indices(key, packed.shape[0], self.epochs, self.minibatches)
+        flat, unravel = ravel_parameters(state.params)
+        start = Optimisation(flat, state.opt_state, state.optimizer_steps)
+
+        def apply_minibatch(carry: Optimisation, row: tuple[Array, Array | None]) -> tuple[Optimisation, Metrics]:
+            minibatch: Batch = packing.unpack(packed[row[0]])
+            weight = _sample_weights(minibatch.valid, row[1])
+            losses = jax.grad(lambda flat: self._loss(unravel(flat), minibatch, weight), has_aux=True)
+            gradient, metrics = losses(carry.params)
+            return self._apply_gradient(carry, gradient, state.learning_rate, metrics)
+
+        end, metrics = lax.scan(apply_minibatch, start, (indices, weights))
+        return end, jax.tree.map(lambda leaf: leaf.mean(), metrics)
+
+    def _loss(self, params: Any, batch: Batch, weight: Array | None) -> tuple[Array, Metrics]:  # noqa: ANN401
+        """The PPO objective (Schulman et al. 2017, eq. 9), to be minimised, and its parts."""
+        outputs, values = self.network.apply(params, batch.features)
+        distribution = self.head.distribution(outputs, batch.action_mask)
+        log_probs = distribution.log_prob(batch.actions)
+        clip_eps = self.hyper.clip_eps
+        policy_loss = -_mean(clipped_surrogate(log_probs, batch.log_probs, batch.advantages, clip_eps), weight)
+        if self.clip_value_loss:
+            value_loss = _mean(clipped_value_loss(values, batch.values, batch.returns, clip_eps), weight)
+        else:
+            value_loss = 0.5 * _mean((values - batch.returns) ** 2, weight)
+        entropy = _mean(distribution.entropy(), weight)
+        total = policy_loss + self.hyper.value_coef * value_loss - self.hyper.entropy_coef * entropy
+        clipped = jnp.abs(jnp.expm1(log_probs - batch.log_probs)) > clip_eps
+        return total, {
+            "loss": total,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approx_kl": _mean(approx_kl(log_probs, batch.log_probs), weight),
+            "clip_fraction": _mean(clipped.astype(jnp.float32), weight),
+        }
+
+    def _apply_gradient(
+        self, carry: Optimisation, gradient: Array, learning_rate: Array, metrics: Metrics
+    ) -> tuple[Optimisation, Metrics]:
+        """Clip the gradient, step Adam; a non-finite loss or gradient changes nothing but the count of steps."""
+        norm = jnp.sqrt(jnp.sum(gradient**2))
+        sound = jnp.isfinite(norm) & jnp.isfinite(metrics["loss"])
+        clipped = gradient * jnp.minimum(1.0, self.hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
+        direction, opt_state = FLAT_ADAM.update(clipped, carry.opt_state)
+        stepped = Optimisation(
+            carry.params - self._rate(learning_rate, carry.steps) * direction, opt_state, carry.steps
+        )
+        kept = jax.tree.map(lambda new, old: jnp.where(sound, new, old), stepped, carry)
+        metrics = metrics | {"gradient_norm": norm, "skipped_minibatches": (~sound).astype(jnp.float32)}
+        return kept._replace(steps=carry.steps + 1), metrics
+
+    def _rate(self, learning_rate: Array, steps: Array) -> Array:
+        """The learning rate of the application that follows `steps` others."""
+        return linear_decay(steps, self.total_optimizer_steps, learning_rate) if self.anneal else learning_rate
+
+
+def _sample_weights(valid: Array | None, padding: Array | None) -> Array | None:
+    if valid is None:
+        return padding
+    weights = valid.astype(jnp.float32)
+    return weights if padding is None else weights * padding
+
+
+def _mean(values: Array, weights: Array | None) -> Array:
+    """Mean over samples; rows of weight 0 are selected away, so that what stands in them cannot matter."""
+    if weights is None:
+        return values.mean()
+    return jnp.sum(jnp.where(weights > 0, values, 0.0)) / jnp.maximum(weights.sum(), 1.0)
+
+
+def _explained_variance(batch: Batch) -> Array:
+    """Share of the returns' variance that the critic foresaw: 1 is perfect, 0 no better than a constant."""
+    weights = None if batch.valid is None else batch.valid.astype(jnp.float32)
+    centre = _mean(batch.returns, weights)
+    error = batch.returns - batch.values
+    spread = _mean((batch.returns - centre) ** 2, weights)
+    residual = _mean((error - _mean(error, weights)) ** 2, weights)
+    return jnp.where(spread > 0, 1.0 - residual / jnp.maximum(spread, 1e-12), 0.0)

@@ -1,0 +1,58 @@
+"""Random permutations without a sort, for minibatches.
+
+`jax.random.permutation` sorts random keys, which costs 600 to 800 ns an element on a CPU. A Feistel network over a
+domain of size `a * b` is a keyed bijection that costs a few additions and multiplications an element; numbers that
+fall outside the wanted range walk on along their cycle until they fall inside (Black and Rogaway, "Ciphers with
+arbitrary finite domains", CT-RSA 2002).
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+ROUNDS = 6  # Four rounds mix large domains; six also mix domains of a few hundred (see the uniformity tests).
+
+
+def permutation(key: Array, size: int) -> Array:
+    """Return a pseudo-random permutation of `0 ... size - 1`.
+
+    Each element is uniform at each position to the accuracy of a 32-bit mixing function. For `size` beyond a few
+    the permutations reached are a vanishing part of all `size!`, as with any seeded generator.
+
+    Args:
+        key: A JAX random key.
+        size: Number of elements, 1 to 2**31 - 1.
+
+    Returns:
+        `[size]` int32.
+    """
+    left_size = math.isqrt(size - 1) + 1
+    right_size = -(-size // left_size)
+    round_keys = jax.random.bits(key, (ROUNDS,), jnp.uint32)
+    numbers = _feistel(jnp.arange(size, dtype=jnp.uint32), round_keys, left_size, right_size)
+    if left_size * right_size == size:
+        return numbers.astype(jnp.int32)
+
+    def walk(numbers: Array) -> Array:
+        return jnp.where(numbers < size, numbers, _feistel(numbers, round_keys, left_size, right_size))
+
+    return lax.while_loop(lambda numbers: jnp.any(numbers >= size), walk, numbers).astype(jnp.int32)
+
+
+def _feistel(numbers: Array, round_keys: Array, left_size: int, right_size: int) -> Array:
+    """Apply a bijection of `0 ... left_size * right_size - 1`; each round adds a hash of the other half."""
+    left, right = numbers // right_size, numbers % right_size
+    for index in range(0, ROUNDS, 2):
+        left = (left + _hash(right, round_keys[index]) % left_size) % left_size
+        right = (right + _hash(left, round_keys[index + 1]) % right_size) % right_size
+    return left * right_size + right
+
+
+def _hash(numbers: Array, key: Array) -> Array:
+    """Mix 32-bit numbers with a key by the finaliser of MurmurHash3 (Appleby, 2011)."""
+    mixed = numbers * jnp.uint32(0x9E3779B9) ^ key
+    mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
+    mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
+    return mixed ^ (mixed >> 16)

@@ -1,0 +1,96 @@
+"""Actors, critics and the pair of them, with parameters apart (no shared trunk)."""
+
+from flax import linen as nn
+from jax import Array
+
+from dressage.networks.mlp import perceptron
+
+POLICY_GAIN = 0.01  # Nearly equal choices at first: Andrychowicz et al. 2021, "What matters in on-policy RL", 3.2.
+
+
+class Actor(nn.Module):
+    """A policy network: the outputs that a policy head turns into a distribution.
+
+    Attributes:
+        output_size: Logits of all discrete components plus means of the continuous ones.
+        continuous_dim: How many of the outputs are means; each has a log standard deviation.
+        state_independent_std: Whether `log_std` is a free parameter or a function of the observation.
+        hidden_sizes: Units of each hidden layer.
+        activation: A name in `ACTIVATIONS`.
+        kernel_init: A name in `KERNEL_INITS`.
+    """
+
+    output_size: int
+    continuous_dim: int = 0
+    state_independent_std: bool = True
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    kernel_init: str = "orthogonal"
+
+    @nn.compact
+    def __call__(self, observations: Array, *, columns: bool = False) -> tuple[Array, Array | None]:
+        """Map observations `[..., obs_dim]` to outputs and log standard deviations.
+
+        Args:
+            observations: `[..., obs_dim]`.
+            columns: Whether samples stand in columns inside; see `networks.mlp`.
+
+        Returns:
+            Outputs `[..., output_size]`, and `log_std`: `[continuous_dim]` where it is a parameter,
+            `[..., continuous_dim]` where it depends on the observation, None without continuous outputs.
+        """
+        learned_spread = 0 if self.state_independent_std else self.continuous_dim
+        sizes = (*self.hidden_sizes, self.output_size + learned_spread)
+        outputs = perceptron(
+            observations, sizes, self.activation, self.kernel_init, output_gain=POLICY_GAIN, columns=columns
+        )
+        if self.continuous_dim == 0:
+            return outputs, None
+        if learned_spread:
+            return outputs[..., : self.output_size], outputs[..., self.output_size :]
+        return outputs, self.param("log_std", nn.initializers.zeros_init(), (self.continuous_dim,))
+
+
+class Critic(nn.Module):
+    """A value network: one scalar for an observation.
+
+    Attributes:
+        hidden_sizes: Units of each hidden layer.
+        activation: A name in `ACTIVATIONS`.
+        kernel_init: A name in `KERNEL_INITS`.
+    """
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    kernel_init: str = "orthogonal"
+
+    @nn.compact
+    def __call__(self, observations: Array, *, columns: bool = False) -> Array:
+        """Map observations `[..., obs_dim]` to values `[...]`; `columns` as for `Actor`."""
+        sizes = (*self.hidden_sizes, 1)
+        values = perceptron(observations, sizes, self.activation, self.kernel_init, output_gain=1.0, columns=columns)
+        return values[..., 0]
+
+
+class ActorCritic(nn.Module):
+    """An actor and a critic side by side; each can be applied alone.
+
+    Attributes:
+        actor: The policy network.
+        critic: The value network.
+    """
+
+    actor: Actor
+    critic: Critic
+
+    def __call__(self, observations: Array) -> tuple[tuple[Array, Array | None], Array]:
+        """Return the actor's outputs and the critic's values for observations `[..., obs_dim]`, to learn from."""
+        return self.actor(observations, columns=True), self.critic(observations, columns=True)
+
+    def policy(self, observations: Array) -> tuple[Array, Array | None]:
+        """Apply the actor alone, to act."""
+        return self.actor(observations)
+
+    def value(self, observations: Array) -> Array:
+        """Apply the critic alone."""
+        return self.critic(observations)

@@ -1,0 +1,25 @@
+"""Proximal policy optimisation of one agent, the whole of it one compiled program."""
+
+from dressage.envs.wrappers import SquashAction as SquashActionWrapper
+from dressage.learning.policy_head import SquashState
+from dressage.ppo.config import OPTIONS, Config
+from dressage.ppo.policy import NormalizeVec, Policy
+from dressage.ppo.records import Base, Diagnostics, Transition
+from dressage.ppo.result import GraphState, PPOResult, RunnerState
+from dressage.ppo.train import train
+
+__all__ = [
+    "OPTIONS",
+    "Base",
+    "Config",
+    "Diagnostics",
+    "GraphState",
+    "NormalizeVec",
+    "PPOResult",
+    "Policy",
+    "RunnerState",
+    "SquashActionWrapper",
+    "SquashState",
+    "Transition",
+    "train",
+]

@@ -1,0 +1,129 @@
+"""A training session: environment copies, learner and evaluation put together from a configuration."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dressage.equations.action_scaling import check_bounds
+from dressage.envs.functional import BaseEnv
+from dressage.learning.evaluation import evaluate
+from dressage.learning.grouped_env import AGENT, SingleAgentEnv
+from dressage.learning.groups import Group
+from dressage.learning.policy_head import PolicyHead
+from dressage.learning.proximal import Hyperparameters, ProximalLearner
+from dressage.learning.records import AgentState, Experience
+from dressage.learning.specs import AgentSpec
+from dressage.networks import Actor, ActorCritic, Critic
+from dressage.ppo.config import Config
+from dressage.ppo.records import Transition
+
+EVALUATION_KEY = 0x65_76_61_6C  # Folded into the run's key: evaluation takes no number from the training stream.
+
+
+@dataclass(frozen=True)
+class Session:
+    """What stays the same throughout a run: environment copies and learner.
+
+    Attributes:
+        config: The checked configuration.
+        env: The copies that train.
+        eval_env: The copies that are evaluated, or None.
+        groups: The one group of the one agent.
+        max_steps: Longest episode.
+    """
+
+    config: Config
+    env: SingleAgentEnv
+    eval_env: SingleAgentEnv | None
+    groups: tuple[Group, ...]
+    max_steps: int
+
+    @classmethod
+    def of(cls, env: BaseEnv, config: Config) -> "Session":
+        """Check environment and configuration and put the parts together.
+
+        Raises:
+            ConfigError: If the configuration is not legal, or the action bounds cannot be squashed into.
+            UnsupportedSpaceError: If the agent's spaces are not supported.
+            EnvironmentContractError: If the environment breaks its contract.
+        """
+        config = config.validate()
+        copies = SingleAgentEnv(env, config.NUM_ENVS, fixed_init=config.FIXED_INIT, offset_step=config.OFFSET_STEP)
+        evaluated = config.NUM_EVAL_ENVS
+        eval_env = SingleAgentEnv(env, evaluated, fixed_init=False, offset_step=False) if evaluated else None
+        group = Group(proximal_learner(copies.spec, config), (AGENT,))
+        return cls(config, copies, eval_env, (group,), env.max_steps)
+
+    def evaluate(self, agents: tuple[AgentState, ...], key: Array) -> tuple[Experience, Array]:
+        """Play one deterministic episode in every evaluation copy; nothing of training changes.
+
+        Returns:
+            `[T, E]` records and `alive [T, E]`.
+        """
+        rollouts, alive = evaluate(self.eval_env, self.groups, agents, evaluation_key(key), self.max_steps)
+        return rollouts[0], alive
+
+    def transitions(self, agents: tuple[AgentState, ...], rollout: Experience, alive: Array) -> Transition:
+        """Present an evaluation's records as users' callbacks see them."""
+        outcome, group, agent = rollout.outcome, self.groups[0], agents[0]
+        features = group.learner.normalized(agent, rollout.observed.features)
+        episode = {
+            "returned_episode_returns": outcome.episode_returns,
+            "returned_episode_lengths": outcome.episode_lengths,
+        }
+        return Transition(
+            done=outcome.episode_ends & alive,
+            action=rollout.actions,
+            value=group.learner.network.apply(agent.params, features, method="value"),
+            reward=outcome.rewards,
+            log_prob=group.distribution(rollout.policy_outputs, rollout.observed).log_prob(rollout.actions),
+            obs=rollout.observed.features,
+            info={**outcome.info, **episode},
+            alive=alive,
+        )
+
+
+def evaluation_key(key: Array) -> Array:
+    """Derive the key of an evaluation from the run's key, without using that up."""
+    return jax.random.fold_in(key, EVALUATION_KEY)
+
+
+def proximal_learner(spec: AgentSpec, config: Config) -> ProximalLearner:
+    """Build the learner that a configuration describes.
+
+    Raises:
+        ConfigError: If actions are to be squashed into infinite or empty bounds.
+    """
+    if spec.action_kind == "continuous":
+        check_bounds(np.array(spec.action_low), np.array(spec.action_high), config.SQUASH)
+    hidden = (config.NUM_HIDDEN_UNITS,) * config.NUM_HIDDEN_LAYERS
+    style = {"hidden_sizes": hidden, "activation": config.HIDDEN_ACTIVATION, "kernel_init": config.KERNEL_INIT_TYPE}
+    actor = Actor(spec.action_dim, spec.continuous_dim, config.STATE_INDEPENDENT_STD, **style)
+    return ProximalLearner(
+        hyper=hyperparameters(config),
+        head=PolicyHead(spec, config.SQUASH),
+        network=ActorCritic(actor, Critic(**style)),
+        epochs=config.UPDATE_EPOCHS,
+        minibatches=config.NUM_MINIBATCHES,
+        total_optimizer_steps=config.NUM_UPDATES * config.UPDATE_EPOCHS * config.NUM_MINIBATCHES,
+        anneal=config.ANNEAL_LR,
+        normalize_observations=config.NORMALIZE_ENV,
+        normalize_rewards=config.NORMALIZE_ENV,
+    )
+
+
+def hyperparameters(config: Config) -> Hyperparameters:
+    """Cast the configuration's floats once, so that Python numbers and arrays compile one program."""
+    fields = (
+        config.LR,
+        config.GAMMA,
+        config.GAE_LAMBDA,
+        config.CLIP_EPS,
+        config.ENT_COEF,
+        config.VF_COEF,
+        config.MAX_GRAD_NORM,
+    )
+    return Hyperparameters(*(jnp.asarray(value, jnp.float32) for value in fields))
