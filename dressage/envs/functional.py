@@ -76,7 +76,7 @@ class BaseEnv(abc.ABC):
         """Return the space of the actions."""
 
     def redraw(self, state: PyTree, rng: jax.Array) -> PyTree:
-        """Draw anew what differs between episodes even where the initial state is kept; the base keeps all."""
+        """Draw anew what differs between episodes although the initial state is kept; here nothing."""
         return state
 
     def restart(self, state: PyTree) -> Reset:
@@ -115,7 +115,7 @@ class Environment(BaseEnv):
         return False
 
     def truncated(self, state: PyTree) -> Flag:
-        """Whether the episode is cut at this state for a reason other than `max_steps`; never, unless overridden."""
+        """Whether the episode is cut here for another reason than `max_steps`; never, unless overridden."""
         return False
 
     def info(self, state: PyTree) -> Info:

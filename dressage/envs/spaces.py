@@ -82,19 +82,22 @@ class Box:
         return jnp.clip(drawn, self.low, self.high)
 
     def contains(self, x: ArrayLike) -> jax.Array:
-        """Whether `x` has the shape, a dtype that casts safely to the space's, and values within the bounds."""
+        """Whether `x` has the space's shape, a dtype that casts safely to its own, and values in bounds."""
         x = jnp.asarray(x)
         if x.shape != self.shape or not np.can_cast(x.dtype, self.dtype):
             return jnp.asarray(False)
-        return jnp.all((x >= self.low) & (x <= self.high))
+        inside: jax.Array = jnp.all((x >= self.low) & (x <= self.high))
+        return inside
 
     def bounded_below(self) -> jax.Array:
         """`[*shape]` bool, whether there is a finite lower bound."""
-        return jnp.asarray(self.low) > _least(self.dtype)
+        finite: jax.Array = jnp.asarray(self.low) > _least(self.dtype)
+        return finite
 
     def bounded_above(self) -> jax.Array:
         """`[*shape]` bool, whether there is a finite upper bound."""
-        return jnp.asarray(self.high) < _greatest(self.dtype)
+        finite: jax.Array = jnp.asarray(self.high) < _greatest(self.dtype)
+        return finite
 
     def to_gymnasium(self) -> "gymnasium.spaces.Box":
         """Return Gymnasium's equal; the bounds must be concrete."""
@@ -105,7 +108,7 @@ class Box:
 
     def _sample_integers(self, key: jax.Array) -> jax.Array:
         if self.dtype == np.bool_:
-            return jax.random.bernoulli(key, shape=self.shape) & self.high | self.low
+            return jnp.asarray(jax.random.bernoulli(key, shape=self.shape) & self.high | self.low)
         # `randint` excludes its upper end; drawing in the wide type keeps `high + 1` from wrapping.
         wide = jnp.int32 if self.dtype.itemsize < np.dtype(np.int32).itemsize else self.dtype
         upper = jnp.asarray(self.high, wide)
@@ -167,7 +170,7 @@ class Discrete:
             return jnp.asarray(False)
         return (x >= self.start) & (x < self.start + self.n)
 
-    def to_gymnasium(self) -> "gymnasium.spaces.Discrete":
+    def to_gymnasium(self) -> "gymnasium.spaces.Discrete[np.int64]":
         """Return Gymnasium's equal."""
         import gymnasium
 
@@ -250,14 +253,15 @@ def as_space(space: object) -> Space:
         return space
     import gymnasium
 
+    dtype: Any = getattr(space, "dtype", None)
     if isinstance(space, gymnasium.spaces.Box):
-        return Box(space.low, space.high, space.shape, space.dtype)
+        return Box(space.low, space.high, space.shape, dtype)
     if isinstance(space, gymnasium.spaces.Discrete):
         return Discrete(int(space.n), int(space.start))
     if isinstance(space, gymnasium.spaces.MultiDiscrete):
-        return MultiDiscrete(space.nvec, space.start, space.dtype)
+        return MultiDiscrete(space.nvec, space.start, dtype)
     if isinstance(space, gymnasium.spaces.MultiBinary):
-        return MultiDiscrete(np.full(space.shape, 2), dtype=space.dtype)
+        return MultiDiscrete(np.full(space.shape, 2), dtype=dtype)
     raise UnsupportedSpaceError(f"The space {space!r} is not supported here. Supported: {SUPPORTED}.")
 
 
@@ -267,27 +271,33 @@ def size(space: Space) -> int:
 
 
 def _bound(value: ArrayLike | npt.ArrayLike, shape: Shape, dtype: np.dtype[Any]) -> Bound:
-    module: Any = jnp if isinstance(value, jax.Array) else np
     if np.broadcast_shapes(np.shape(value), shape) != shape:
         raise UnsupportedSpaceError(f"A bound of shape {np.shape(value)} does not fit the shape {shape}.")
-    if module is np:
-        # 64-bit bounds beyond the 32-bit range mean "no bound", as Gymnasium writes them for integers.
-        value = np.clip(np.asarray(value), _least(dtype), _greatest(dtype)) if dtype.kind in "iu" else value
-        with np.errstate(over="ignore"):
-            return np.broadcast_to(np.asarray(value).astype(dtype), shape)
-    return jnp.broadcast_to(value.astype(dtype), shape)
+    if isinstance(value, jax.Array):
+        return jnp.broadcast_to(value.astype(dtype), shape)
+    numbers = np.asarray(value)
+    if dtype.kind in "iu":
+        # A bound beyond what the dtype holds is no bound: 64-bit spaces become 32-bit ones here.
+        numbers = np.clip(numbers, _least(dtype), _greatest(dtype))
+    with np.errstate(over="ignore"):
+        return np.broadcast_to(numbers.astype(dtype), shape)
 
 
 def _least(dtype: np.dtype[Any]) -> Bound:
     if dtype.kind == "b":
         return False
-    return jnp.finfo(dtype).min if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).min
+    return _float_limits(dtype).min if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).min
 
 
 def _greatest(dtype: np.dtype[Any]) -> Bound:
     if dtype.kind == "b":
         return True
-    return jnp.finfo(dtype).max if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).max
+    return _float_limits(dtype).max if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).max
+
+
+def _float_limits(dtype: np.dtype[Any]) -> Any:  # noqa: ANN401 (the type of limits differs between dtypes)
+    limits: Any = jnp.finfo
+    return limits(dtype)
 
 
 def _short(bound: Bound) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from dressage.config import Option
 from dressage.envs.functional import BaseEnv, Reset, Transition
@@ -50,8 +51,8 @@ class CartPoleState:
 class CartPole(BaseEnv):
     """Push a cart left (0) or right (1) so that the pole on it stays up; reward 1 for every step.
 
-    The episode terminates when the cart leaves ±2.4 m or the pole leaves ±12°; the step that ends it is rewarded
-    too. Integrated by explicit Euler steps.
+    The episode terminates when the cart leaves ±2.4 m or the pole leaves ±12°; the step that ends it is
+    rewarded too. Integrated by explicit Euler steps.
 
     Attributes:
         gravity: m/s².
@@ -108,7 +109,7 @@ class CartPole(BaseEnv):
         """0 pushes to the left, 1 to the right."""
         return Discrete(2)
 
-    def render(self, state: CartPoleState) -> Any:
+    def render(self, state: CartPoleState) -> npt.NDArray[np.uint8]:
         """Draw one state on the host, uint8 `[H, W, 3]`."""
         from dressage.envs.suite.drawing import draw_cartpole
 

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from dressage.config import Option
 from dressage.envs.functional import BaseEnv, Reset, Transition
@@ -43,13 +44,14 @@ class PendulumState:
 class Pendulum(BaseEnv):
     """Swing a rod up with a motor too weak to lift it, and hold it there.
 
-    The rod is uniform, so its moment of inertia is `m l²/3`. With angle `θ` (0 upright), speed `ω`, torque `u`:
+    The rod is uniform, so its moment of inertia is `m l²/3`. With angle `θ` (0 upright), speed `ω` and
+    torque `u`:
 
         ω' = clip(ω + (3 g / (2 l) sin θ + 3 / (m l²) u) Δt, ±max_speed),   θ' = θ + ω' Δt
         reward = -(θ² + 0.1 ω² + 0.001 u²)
 
-    The observation is `(cos θ, sin θ, ω)`, the action the torque `[1]`, clipped to its bounds. Episodes end by the
-    time limit only. The angle is kept in [-π, π]; Gymnasium lets it grow, which loses digits in float32.
+    The observation is `(cos θ, sin θ, ω)`, the action the torque `[1]`, clipped to its bounds. Episodes end
+    by the time limit only. The angle is kept in [-π, π]; Gymnasium's grows, which would lose digits in float32.
 
     Attributes:
         gravity: m/s².
@@ -100,7 +102,7 @@ class Pendulum(BaseEnv):
         """The torque in N m, float32 `[1]`."""
         return Box(-self.max_torque, self.max_torque, (1,))
 
-    def render(self, state: PendulumState) -> Any:
+    def render(self, state: PendulumState) -> npt.NDArray[np.uint8]:
         """Draw one state on the host, uint8 `[H, W, 3]`."""
         from dressage.envs.suite.drawing import draw_pendulum
 

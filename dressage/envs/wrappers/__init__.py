@@ -1,14 +1,28 @@
-"""Wrappers around functional environments."""
+"""Wrappers around functional environments, and the vector of them that learners step."""
 
+from dressage.envs.wrappers.actions import ActionDelay, ClipAction, SquashAction
 from dressage.envs.wrappers.base import Wrapped, Wrapper, spaces_of
 from dressage.envs.wrappers.episodes import AutoReset, EpisodeState, EpisodeStatistics, TimeLimit
-from dressage.envs.wrappers.vector import VectorEnv
+from dressage.envs.wrappers.normalization import NormalizedState, NormalizeObservations, NormalizeRewards
+from dressage.envs.wrappers.observations import ObservationHistory
+from dressage.envs.wrappers.randomization import RandomizeParameters, UniformParameters
+from dressage.envs.wrappers.vector import Vector, VectorEnv
 
 __all__ = [
+    "ActionDelay",
     "AutoReset",
+    "ClipAction",
     "EpisodeState",
     "EpisodeStatistics",
+    "NormalizeObservations",
+    "NormalizeRewards",
+    "NormalizedState",
+    "ObservationHistory",
+    "RandomizeParameters",
+    "SquashAction",
     "TimeLimit",
+    "UniformParameters",
+    "Vector",
     "VectorEnv",
     "Wrapped",
     "Wrapper",

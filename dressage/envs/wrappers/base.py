@@ -26,15 +26,15 @@ class Wrapped:
 class Wrapper(BaseEnv):
     """Base of the wrappers of one environment; passes everything through.
 
-    A wrapper says in `begin` what it remembers when an episode starts, and in `step` what it changes. Around an
-    environment that resets itself, `step` must treat `info["final_observation"]` like an observation of the
-    episode that ended, and its own memory must begin anew with the new episode.
+    A wrapper says in `begin` what it remembers when an episode starts, and in `step` what it changes. Around
+    an environment that resets itself, `step` must treat `info["final_observation"]` like an observation of
+    the episode that ended, and its own memory must begin anew with the new episode.
 
     Attributes:
         env: The wrapped environment.
     """
 
-    # The one base class between BaseEnv and the wrappers: it exists so that a wrapper states only its difference.
+    # The one base between BaseEnv and its wrappers, so that each of them states its difference alone.
     env: BaseEnv
 
     @property
@@ -52,8 +52,12 @@ class Wrapper(BaseEnv):
         """Whether the wrapped environment draws something anew in each episode."""
         return self.env.redraws
 
-    def begin(self, observation: PyTree, info: Info) -> tuple[PyTree, PyTree, Info]:
-        """Return what the wrapper remembers at an episode's start, and what it makes of observation and info."""
+    def begin(self, inner: PyTree, observation: PyTree, info: Info) -> tuple[PyTree, PyTree, Info]:
+        """Start an episode from what the wrapped environment starts with.
+
+        Returns:
+            What the wrapper remembers, and what it makes of observation and info.
+        """
         return None, observation, info
 
     def reset(self, rng: jax.Array) -> Reset:
@@ -77,7 +81,7 @@ class Wrapper(BaseEnv):
         return as_space(self.env.action_space(state.inner))
 
     def _wrap(self, inner: PyTree, observation: PyTree, info: Info) -> Reset:
-        own, observation, info = self.begin(observation, info)
+        own, observation, info = self.begin(inner, observation, info)
         return Wrapped(inner, own), observation, info
 
 
@@ -102,5 +106,6 @@ def spaces_of(env: BaseEnv) -> tuple[Space, Space]:
         jax.eval_shape(spaces, key)
         # Bounds that are plain numbers need no compilation; those computed by JAX do.
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(found[0])):
-            return jax.jit(spaces)(key)
+            concrete: tuple[Space, Space] = jax.jit(spaces)(key)
+            return concrete
     return found[0]

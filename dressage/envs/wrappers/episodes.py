@@ -118,7 +118,8 @@ def begin_episodes(
         episode_return=jnp.zeros((), jnp.float32),
         offset=offset,
         rng=None if keeps_nothing else later,
-        start=(inner, observation) if fixed_init and not env.resets_itself else None,
+        # Copies, since a buffer that occurs twice in a state cannot be donated to compiled code.
+        start=jax.tree.map(jnp.copy, (inner, observation)) if fixed_init and not env.resets_itself else None,
     )
     return state, observation, info
 
@@ -132,8 +133,8 @@ def advance(env: BaseEnv, state: EpisodeState, action: PyTree) -> tuple[EpisodeS
         action: One action.
 
     Returns:
-        The state after the step and an unbatched `Step`. Where the environment resets itself, the state is that
-        of the next episode already; elsewhere `observation` equals `final_observation`.
+        The state after the step and an unbatched `Step`. Where the environment resets itself, the state is
+        that of the next episode already; elsewhere `observation` equals `final_observation`.
     """
     inner, observation, reward, terminated, truncated, info = env.step(state.inner, action)
     reward = jnp.asarray(reward, jnp.float32)
@@ -207,7 +208,7 @@ class TimeLimit(Wrapper):
         """Longest episode in steps."""
         return min(int(self.limit), self.env.max_steps)
 
-    def begin(self, observation: PyTree, info: Info) -> tuple[jax.Array, PyTree, Info]:
+    def begin(self, inner: PyTree, observation: PyTree, info: Info) -> tuple[jax.Array, PyTree, Info]:
         """Count from zero."""
         return jnp.zeros((), jnp.int32), observation, info
 
@@ -224,14 +225,19 @@ class TimeLimit(Wrapper):
 
     def _restart_if(self, cut: jax.Array, inner: PyTree, observation: PyTree) -> tuple[PyTree, PyTree]:
         # The environment inside starts its next episode only at its own ends; this end it does not know of.
-        return jax.lax.cond(cut, lambda: self.env.restart(inner)[:2], lambda: (inner, observation))
+        following: tuple[PyTree, PyTree] = jax.lax.cond(
+            cut, lambda: self.env.restart(inner)[:2], lambda: (inner, observation)
+        )
+        return following
 
 
 @dataclass(frozen=True)
 class EpisodeStatistics(Wrapper):
     """Adds `episode_return` (float32) and `episode_length` (int32 steps) of the running episode to `info`."""
 
-    def begin(self, observation: PyTree, info: Info) -> tuple[tuple[jax.Array, jax.Array], PyTree, Info]:
+    def begin(
+        self, inner: PyTree, observation: PyTree, info: Info
+    ) -> tuple[tuple[jax.Array, jax.Array], PyTree, Info]:
         """Count from zero."""
         own = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
         return own, observation, {**info, "episode_return": own[0], "episode_length": own[1]}

@@ -1,6 +1,7 @@
 """Many copies of one environment stepped together, each with its own episodes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +14,48 @@ from dressage.envs.wrappers.episodes import EpisodeState, advance, begin_episode
 from dressage.errors import ConfigError
 
 
+class Vector(Protocol):
+    """What steps many copies at once: `VectorEnv` and its wrappers."""
+
+    @property
+    def env(self) -> PyTree:
+        """What is wrapped."""
+
+    @property
+    def num_envs(self) -> int:
+        """Number of copies `B`."""
+
+    @property
+    def max_steps(self) -> int:
+        """Longest episode in steps."""
+
+    @property
+    def observation_space(self) -> Space:
+        """Space of one copy's observations."""
+
+    @property
+    def action_space(self) -> Space:
+        """Space of one copy's actions."""
+
+    def reset(self, rng: jax.Array) -> tuple[PyTree, PyTree]:
+        """Start an episode in every copy; see `VectorEnv.reset`."""
+
+    def step(self, state: PyTree, action: PyTree) -> tuple[PyTree, Step]:
+        """Make one step in every copy; see `VectorEnv.step`."""
+
+
 @dataclass(frozen=True)
 class VectorEnv:
     """`num_envs` copies of an environment with time limit, episode statistics and automatic reset.
 
-    Resets are computed only in steps in which some episode ended. An environment that resets itself (`AutoReset`
-    anywhere inside) keeps its own way of starting episodes, and `fixed_init` does not apply to it.
+    Resets are computed only in steps in which some episode ended. An environment that resets itself
+    (`AutoReset` anywhere inside) keeps its own way of starting episodes; `fixed_init` does not apply to it.
 
     Attributes:
         env: The environment to copy.
         num_envs: Number of copies `B`, at least 1.
-        fixed_init: True draws each copy's initial state once and starts all of its episodes there; False draws a
-            new one for every episode of every copy.
+        fixed_init: True draws each copy's initial state once and starts all of its episodes there; False
+            draws a new one for every episode of every copy.
         offset_step: True starts copy `b` as if it had `b * max_steps // B` steps behind it, in its first
             episode only, so that the copies' time limits are spread evenly.
 
@@ -95,16 +126,7 @@ class VectorEnv:
             state,
             step.final_observation,
         )
-        return state, Step(
-            observation=observation,
-            final_observation=step.final_observation,
-            reward=step.reward,
-            terminated=step.terminated,
-            truncated=step.truncated,
-            info=step.info,
-            episode_return=step.episode_return,
-            episode_length=step.episode_length,
-        )
+        return state, replace(step, observation=observation)
 
     def _begin(self, key: jax.Array, offset: jax.Array) -> tuple[EpisodeState, PyTree, PyTree]:
         return begin_episodes(self.env, key, offset if self.offset_step else None, fixed_init=self.fixed_init)

@@ -1,0 +1,1 @@
+"""Adapters to other ecosystems, one file each; an ecosystem is imported when its adapter is used."""

@@ -1,0 +1,141 @@
+"""Whether an environment keeps its contract, found out by tracing it once, before anything compiles."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dressage.config import whole_number
+from dressage.envs.functional import FINAL_OBSERVATION, BaseEnv, PyTree
+from dressage.envs.spaces import Space, as_space, size
+from dressage.errors import EnvironmentContractError, UnsupportedSpaceError
+
+
+def check_environment(env: BaseEnv) -> tuple[Space, Space]:
+    """Check an environment's spaces, shapes, dtypes and state, and return its spaces.
+
+    `reset` and `step` are traced, not run. Values cannot be checked so: whether an observation is finite and
+    within its space shows at run time.
+
+    Args:
+        env: A functional environment.
+
+    Returns:
+        `(observation_space, action_space)`; bounds that depend on the state may be abstract in them.
+
+    Raises:
+        EnvironmentContractError: If something has the wrong structure, shape or dtype; the text names the
+            environment, the place, what was expected and what came.
+        UnsupportedSpaceError: If a space is of a kind that is not supported, or empty.
+    """
+    if not isinstance(env, BaseEnv):
+        raise EnvironmentContractError(f"An environment must derive from BaseEnv, got {type(env).__name__}.")
+    name = type(env).__name__
+    _check_max_steps(env, name)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    started = _items(jax.eval_shape(env.reset, key), ("state", "observation", "info"), f"{name}.reset")
+    state = started["state"]
+    observation_space = _space(env.observation_space, state, f"{name}.observation_space")
+    action_space = _space(env.action_space, state, f"{name}.action_space")
+    _check_observation(started["observation"], observation_space, f"{name}.reset")
+    action = jax.ShapeDtypeStruct(action_space.shape, action_space.dtype)
+    names = ("state", "observation", "reward", "terminated", "truncated", "info")
+    stepped = _items(jax.eval_shape(env.step, state, action), names, f"{name}.step")
+    _check_state(state, stepped["state"], name)
+    _check_observation(stepped["observation"], observation_space, f"{name}.step")
+    _check_scalar(stepped["reward"], "reward", f"{name}.step")
+    _check_scalar(stepped["terminated"], "terminated", f"{name}.step")
+    _check_scalar(stepped["truncated"], "truncated", f"{name}.step")
+    if env.resets_itself:
+        _check_final_observation(stepped["info"], observation_space, f"{name}.step")
+    return observation_space, action_space
+
+
+def _check_max_steps(env: BaseEnv, name: str) -> None:
+    given = getattr(env, "max_steps", None)
+    number = whole_number(given)
+    if number is None or number < 1:
+        raise EnvironmentContractError(
+            f"{name}.max_steps must be an integer >= 1 (the longest episode in steps), got {given!r}."
+        )
+
+
+def _items(returned: Any, names: tuple[str, ...], place: str) -> dict[str, PyTree]:  # noqa: ANN401
+    if not isinstance(returned, tuple) or len(returned) != len(names):
+        came = f"{len(returned)} items" if isinstance(returned, tuple) else f"a {type(returned).__name__}"
+        raise EnvironmentContractError(f"{place} must return ({', '.join(names)}), got {came}.")
+    items = dict(zip(names, returned, strict=True))
+    if not isinstance(items["info"], dict):
+        raise EnvironmentContractError(
+            f"{place} must return a dict as info, got {type(items['info']).__name__}."
+        )
+    return items
+
+
+def _space(space_of: Any, state: PyTree, place: str) -> Space:  # noqa: ANN401
+    found: list[Space] = []
+
+    def trace(state: PyTree) -> Space:
+        found.append(as_space(space_of(state)))
+        return found[0]
+
+    try:
+        jax.eval_shape(trace, state)
+    except UnsupportedSpaceError as error:
+        raise UnsupportedSpaceError(f"{place}: {error}") from error
+    if size(found[0]) == 0:
+        raise UnsupportedSpaceError(f"{place}: a space of shape {found[0].shape} holds no numbers.")
+    return found[0]
+
+
+def _check_observation(observation: PyTree, space: Space, place: str) -> None:
+    if not isinstance(observation, jax.ShapeDtypeStruct):
+        raise EnvironmentContractError(
+            f"{place} must return an observation in {space!r}, got a {type(observation).__name__}."
+        )
+    if observation.shape != space.shape:
+        raise EnvironmentContractError(
+            f"{place} returned an observation of shape {observation.shape}; its space has {space.shape}."
+        )
+    if observation.dtype != space.dtype:
+        raise EnvironmentContractError(
+            f"{place} returned an observation of dtype {observation.dtype}; its space has {space.dtype}."
+        )
+
+
+def _check_state(before: PyTree, after: PyTree, name: str) -> None:
+    if jax.tree.structure(before) != jax.tree.structure(after):
+        raise EnvironmentContractError(
+            f"{name}.step must return a state of the structure that reset returns, "
+            f"{jax.tree.structure(before)}, got {jax.tree.structure(after)}."
+        )
+    pairs = zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True)
+    for (path, first), second in pairs:
+        if (first.shape, first.dtype) != (second.shape, second.dtype):
+            raise EnvironmentContractError(
+                f"{name}.step must keep the state's shapes and dtypes: state{jax.tree_util.keystr(path)} is "
+                f"{first.dtype}{list(first.shape)} after reset and {second.dtype}{list(second.shape)} after step."
+            )
+
+
+def _check_scalar(value: Any, field: str, place: str) -> None:  # noqa: ANN401
+    real = field == "reward"
+    shape = getattr(value, "shape", None)
+    fits = shape == () and (
+        jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer)
+        if real
+        else value.dtype == jnp.bool_
+    )
+    if not fits:
+        came = f"{value.dtype}{list(shape)}" if shape is not None else type(value).__name__
+        expected = "a real scalar" if real else "a boolean scalar"
+        raise EnvironmentContractError(f"{place} must return {expected} as {field}, got {came}.")
+
+
+def _check_final_observation(info: dict[str, PyTree], space: Space, place: str) -> None:
+    if FINAL_OBSERVATION not in info:
+        raise EnvironmentContractError(
+            f"{place} resets itself, so it must keep what the action led to in info[{FINAL_OBSERVATION!r}]; "
+            f"info has {sorted(info)}."
+        )
+    _check_observation(info[FINAL_OBSERVATION], space, f"{place} info[{FINAL_OBSERVATION!r}]")
