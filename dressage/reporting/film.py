@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from dressage.errors import ConfigError
+
+Moment = TypeVar("Moment")
 
 FORMATS = (".gif", ".mp4")
 """File endings that a film can have."""
@@ -47,18 +50,18 @@ def write_film(path: Path, frames: Sequence[np.ndarray], frames_per_second: floa
     draft.replace(path)
 
 
-def thin_out(frames: Sequence[np.ndarray], most: int) -> tuple[list[np.ndarray], int]:
-    """Keep every n-th frame so that at most `most` stay.
+def thin_out(moments: Sequence[Moment], most: int) -> tuple[list[Moment], int]:
+    """Keep every n-th moment of an episode so that at most `most` stay.
 
     Args:
-        frames: Any number of frames.
+        moments: Frames, or the states to draw.
         most: How many may stay, at least 1.
 
     Returns:
-        The frames that stay, and n: the pace must be divided by it.
+        The moments that stay, and n: the pace must be divided by it.
     """
-    stride = max(1, -(-len(frames) // most))
-    return list(frames[::stride]), stride
+    stride = max(1, -(-len(moments) // most))
+    return list(moments[::stride]), stride
 
 
 def shrink(frame: np.ndarray, widest: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 Reference:
     Agarwal, Schwarzer, Castro, Courville, Bellemare: "Deep Reinforcement Learning at the Edge of the
-    Statistical Precipice", NeurIPS 2021. Interquartile mean: section 4.3; stratified bootstrap intervals: section
+    Statistical Precipice", NeurIPS 2021. Interquartile mean: section 4.3; stratified bootstrap: section
     4.1. Scores are raw returns here, not normalised ones, since one task is looked at.
 """
 

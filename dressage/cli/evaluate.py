@@ -1,0 +1,26 @@
+"""`dressage evaluate`: measure the policy of a run on fresh episodes."""
+
+from typing import Annotated
+
+import typer
+
+from dressage.cli.run_argument import RunArgument
+
+
+def evaluate(
+    run: RunArgument,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes for each seed's policy.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Draws the initial states.")] = 0,
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="Sample actions instead of taking the most likely ones.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure the trained policy: mean return with its 95 % interval, by seed."""
+    from dressage.cli.start_up import start_jax
+
+    start_jax()
+    from dressage.cli.measure import measure_run, show_measure
+
+    summary, seeds = measure_run(run, episodes, seed, stochastic=stochastic)
+    show_measure(summary, seeds, as_json=as_json)

@@ -1,0 +1,126 @@
+"""Owns measuring and filming the policies that a run directory holds."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dressage.envs import make
+from dressage.errors import ConfigError
+from dressage.ppo import Policy
+from dressage.reporting.film import check_film_path, write_film
+from dressage.reporting.metric_rows import jsonable
+from dressage.reporting.rollouts import film_episode, play_episodes
+from dressage.reporting.run_folder import RunFolder, RunRecord
+from dressage.reporting.seed_statistics import ReturnSummary, finished_only, summarize_returns
+from dressage.reporting.wording import describe_number, describe_unfinished
+
+
+def measure_run(
+    run: Path, episodes: int, seed: int, *, stochastic: bool
+) -> tuple[ReturnSummary, tuple[int, ...]]:
+    """Evaluate the policy of every seed of a run on the same initial states.
+
+    Args:
+        run: The run directory.
+        episodes: Episodes for each seed.
+        seed: Draws the initial states.
+        stochastic: Sample the actions.
+
+    Returns:
+        The summary, and the seeds that were trained.
+
+    Raises:
+        ConfigError: If there is no run, or it has no policy yet.
+    """
+    folder = RunFolder(run)
+    record = RunRecord.read(folder)
+    task = make(record.task)
+    rows = []
+    for trained in record.seeds:
+        policy = load_policy(folder, record, trained)
+        played = play_episodes(task, policy, episodes, seed, stochastic=stochastic)
+        rows.append(finished_only(played.returns, played.finished))
+    return summarize_returns(np.stack(rows)), record.seeds
+
+
+def show_measure(summary: ReturnSummary, seeds: tuple[int, ...], *, as_json: bool) -> None:
+    """Print a measurement as a table, or as one JSON object."""
+    console = Console()
+    if as_json:
+        console.print(_as_json(summary, seeds), markup=False, highlight=False, soft_wrap=True)
+        return
+    table = Table("trained seed", "mean return", "std over episodes")
+    for seed, mean, spread in zip(seeds, summary.seed_means, summary.seed_deviations, strict=True):
+        table.add_row(str(seed), describe_number(mean), describe_number(spread))
+    console.print(table)
+    low, high = describe_number(summary.low), describe_number(summary.high)
+    headline = f"return {describe_number(summary.estimate)} [{low}, {high}]"
+    console.print(f"[bold]{escape(headline)}[/bold]  ({summary.meaning})", highlight=False)
+    if summary.unfinished:
+        console.print(describe_unfinished(summary.unfinished), markup=False, highlight=False)
+
+
+def film_run(run: Path, output: Path | None, seed: int, trained_seed: int | None) -> tuple[Path | None, str]:
+    """Film an episode of a run's policy.
+
+    Args:
+        run: The run directory.
+        output: Where the film goes, `.gif` or `.mp4`; None for `rollout.gif` in the run directory.
+        seed: Draws the initial state.
+        trained_seed: Whose policy acts where several seeds were trained; None for the first.
+
+    Returns:
+        Where the film is, None where the task cannot be drawn, and a note.
+
+    Raises:
+        ConfigError: If there is no run, no policy, no such seed, or the ending is wrong.
+    """
+    folder = RunFolder(run)
+    record = RunRecord.read(folder)
+    path = output or folder.film
+    check_film_path(path)
+    trained = record.seeds[0] if trained_seed is None else trained_seed
+    if trained not in record.seeds:
+        known = ", ".join(map(str, record.seeds))
+        raise ConfigError(f"{run} has no seed {trained}. It has: {known}.")
+    pictures = film_episode(make(record.task), load_policy(folder, record, trained), seed)
+    if not pictures.frames:
+        return None, pictures.note
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_film(path, pictures.frames, pictures.frames_per_second)
+    return path, pictures.note
+
+
+def load_policy(folder: RunFolder, record: RunRecord, seed: int) -> Policy:
+    """Load the policy of one seed of a run.
+
+    Raises:
+        ConfigError: If the run has no policy yet.
+        CheckpointError: If its files are damaged.
+    """
+    place = folder.policy_of(seed, record.seeds)
+    if not place.is_dir():
+        raise ConfigError(
+            f"{folder.path} has no policy yet, since its training never ended. "
+            f"Go on with: dressage train --run {folder.path} --resume"
+        )
+    return Policy.load(place)
+
+
+def _as_json(summary: ReturnSummary, seeds: tuple[int, ...]) -> str:
+    content = {
+        "return": summary.estimate,
+        "low": summary.low,
+        "high": summary.high,
+        "meaning": summary.meaning,
+        "seeds": seeds,
+        "seed_means": summary.seed_means,
+        "seed_deviations": summary.seed_deviations,
+        "episodes": summary.episodes,
+        "unfinished": summary.unfinished,
+    }
+    return json.dumps(jsonable(content), indent=2, allow_nan=False)

@@ -1,0 +1,35 @@
+"""`dressage play`: film the policy of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dressage.cli.run_argument import RunArgument
+from dressage.errors import DressageError
+
+
+def play(
+    run: RunArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="A .gif or .mp4 file. [default: RUN/rollout.gif]", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Draws the initial state.")] = 0,
+    trained_seed: Annotated[
+        int | None,
+        typer.Option(help="Whose policy, of several seeds. [default: the first]", show_default=False),
+    ] = None,
+) -> None:
+    """Film one episode of the trained policy."""
+    from dressage.cli.start_up import start_jax
+
+    start_jax()
+    from dressage.cli.measure import film_run
+
+    path, note = film_run(run, output, seed, trained_seed)
+    if path is None:
+        raise DressageError(note)
+    typer.echo(f"{path}  {note}")

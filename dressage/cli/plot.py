@@ -1,0 +1,27 @@
+"""`dressage plot`: draw the learning curves of one or several runs into one figure."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def plot(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run directories.", show_default=False)
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A .png file. [default: RUN/learning_curve.png, or learning_curves.png for several runs]",
+            show_default=False,
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title. [default: the task]", show_default=False)] = None,
+) -> None:
+    """Draw learning curves with their spread, to compare runs."""
+    from dressage.cli.compare import draw_runs
+
+    typer.echo(str(draw_runs(runs, output, title)))

@@ -1,0 +1,136 @@
+"""Owns what a session leaves behind: policies, curve, film, summary, report, and a table that names them."""
+
+import math
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dressage import ppo
+from dressage.cli.training_loop import Outcome
+from dressage.envs import make
+from dressage.learning.trainer import Trainer
+from dressage.reporting.film import write_film
+from dressage.reporting.metric_rows import jsonable, read_rows
+from dressage.reporting.plots import learning_curve, write_learning_curves
+from dressage.reporting.report import Findings, gather, write_report
+from dressage.reporting.rollouts import film_episode
+from dressage.reporting.run_folder import RunFolder, RunRecord, write_json
+from dressage.reporting.seed_statistics import ReturnSummary
+from dressage.reporting.wording import describe_duration, describe_number, describe_unfinished
+
+FILM_SEED = 0
+
+
+def finish_run(
+    folder: RunFolder, record: RunRecord, trainer: Trainer, outcome: Outcome, *, film: bool
+) -> None:
+    """Write the policies, the learning curve, the film, the summary and the report.
+
+    Args:
+        folder: The run directory.
+        record: How the run was started.
+        trainer: What was trained.
+        outcome: How the session ended.
+        film: Whether to film the policy.
+    """
+    for index, seed in enumerate(record.seeds):
+        trainer.policy(outcome.state, index).save(folder.policy_of(seed, record.seeds))
+    draw_curve(folder, record)
+    note = _film(folder, record, trainer, outcome) if film else "No film was asked for."
+    if not outcome.finished:
+        note = "The film is made when training is finished."
+    write_json(folder.summary, jsonable(_summary(folder, record, trainer, outcome, note)))
+    write_report(folder, ppo.OPTIONS)
+
+
+def draw_curve(folder: RunFolder, record: RunRecord) -> None:
+    """Draw `learning_curve.png` from the metric rows; nothing where there is no row."""
+    rows = read_rows(folder.metrics)
+    if rows:
+        write_learning_curves(folder.curve, [learning_curve(record.task, rows)], record.task)
+
+
+def show_results(console: Console, folder: RunFolder) -> None:
+    """Print what came out and where it lies."""
+    found = gather(folder, ppo.OPTIONS)
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _result_lines(found):
+        table.add_row(name, text)
+    console.print()
+    console.print(table, highlight=False)
+
+
+def _result_lines(found: Findings) -> list[tuple[str, str]]:
+    lines = []
+    if found.returns is not None:
+        lines.append(("return", f"{_with_interval(found.returns)}  ({found.returns.meaning})"))
+        if found.returns.over_seeds:
+            columns = zip(found.record.seeds, found.returns.seed_means, strict=True)
+            lines.append(("by seed", "  ".join(f"{seed}: {describe_number(mean)}" for seed, mean in columns)))
+        if found.returns.unfinished:
+            lines.append(("", describe_unfinished(found.returns.unfinished)))
+    summary = found.summary
+    taken, requested = summary["steps_taken"], summary["steps_requested"]
+    lines.append(("steps", f"{taken:,}" + (f" ({requested:,} asked for)" if taken != requested else "")))
+    speed = f"{summary['steps_per_second']:,.0f} steps/s after start-up"
+    lines.append(("time", f"{describe_duration(summary['time_s'])}, {speed}"))
+    if summary["film"]["path"] is None:
+        lines.append(("film", summary["film"]["note"]))
+    folder = found.folder
+    paths = (
+        ("policy", folder.policy),
+        ("curve", folder.curve),
+        ("film", folder.film),
+        ("report", folder.report),
+    )
+    return lines + [(name, str(path)) for name, path in paths if path.exists()]
+
+
+def _with_interval(returns: ReturnSummary) -> str:
+    text = describe_number(returns.estimate)
+    if math.isnan(returns.low):
+        return text
+    return f"{text} [{describe_number(returns.low)}, {describe_number(returns.high)}]"
+
+
+def _film(folder: RunFolder, record: RunRecord, trainer: Trainer, outcome: Outcome) -> str:
+    pictures = film_episode(make(record.task), trainer.policy(outcome.state, 0), FILM_SEED)
+    if not pictures.frames:
+        return pictures.note
+    write_film(folder.film, pictures.frames, pictures.frames_per_second)
+    which = f" The policy of seed {record.seeds[0]}." if len(record.seeds) > 1 else ""
+    return pictures.note + which
+
+
+def _summary(
+    folder: RunFolder, record: RunRecord, trainer: Trainer, outcome: Outcome, film_note: str
+) -> dict[str, Any]:
+    returns = gather(folder, ppo.OPTIONS).returns
+    return {
+        "status": "finished" if outcome.finished else "interrupted",
+        "steps_requested": record.options["TOTAL_TIMESTEPS"],
+        "steps_taken": trainer.steps_done(outcome.state),
+        "updates": trainer.updates_done(outcome.state),
+        "time_s": outcome.timing.time_s,
+        "start_up_s": outcome.timing.start_up_s,
+        "steps_per_second": outcome.timing.steps_per_second,
+        "exact_resume": trainer.exact_resume,
+        "returns": None if returns is None else _returns(returns),
+        "film": {"path": folder.film.name if folder.film.is_file() else None, "note": film_note},
+    }
+
+
+def _returns(returns: ReturnSummary) -> dict[str, Any]:
+    return {
+        "estimate": returns.estimate,
+        "low": returns.low,
+        "high": returns.high,
+        "meaning": returns.meaning,
+        "seed_means": returns.seed_means,
+        "seed_deviations": returns.seed_deviations,
+        "episodes": returns.episodes,
+        "unfinished": returns.unfinished,
+    }

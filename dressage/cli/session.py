@@ -1,0 +1,200 @@
+"""Owns a session of training: starts or resumes a run, trains, and leaves everything in the run directory."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from dressage.cli.results import finish_run, show_results
+from dressage.cli.run_setup import Request, config_of, create_folder, new_record, trainer_of
+from dressage.cli.stop_signals import StopSignals
+from dressage.cli.training_loop import Outcome, Timing, TrainingLoop
+from dressage.learning.checkpoints import Checkpoints
+from dressage.learning.trainer import Trainer
+from dressage.reporting.metric_rows import keep_until
+from dressage.reporting.progress import open_progress
+from dressage.reporting.report import describe_resume
+from dressage.reporting.run_folder import RunFolder, RunRecord
+from dressage.reporting.sinks import JsonLines, Sink, TensorBoard, WeightsAndBiases
+from dressage.reporting.wording import describe_count
+
+KEPT_CHECKPOINTS = 3
+DONE = 0
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a session does besides training.
+
+    Attributes:
+        film: Whether to film the policy at the end.
+        tensorboard: Whether to write TensorBoard event files too.
+        wandb: Project at Weights & Biases that the rows go to; None for none.
+        quiet: Whether to leave out the live progress.
+    """
+
+    film: bool = True
+    tensorboard: bool = False
+    wandb: str | None = None
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a session goes on from.
+
+    Attributes:
+        state: The trainer's state.
+        timing: Times of the sessions before.
+    """
+
+    state: Any
+    timing: Timing
+
+
+def start_run(request: Request, path: Path, extras: Extras) -> int:
+    """Train a new run.
+
+    Args:
+        request: What to train.
+        path: The run directory; must not hold anything.
+        extras: What to do besides.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        DressageError: If the request is wrong or training fails.
+    """
+    console = Console()
+    record = new_record(request)
+    trainer = trainer_of(record)
+    folder = create_folder(path, record)
+    _introduce(console, folder, record, trainer)
+    with StopSignals() as stop:
+        start = Start(trainer.init(), Timing())
+        return _train(console, folder, record, trainer, start, extras, stop)
+
+
+def resume_run(path: Path, extras: Extras) -> int:
+    """Go on with a run that was stopped; the task and the options come from its `config.json`.
+
+    Args:
+        path: The run directory.
+        extras: What to do besides.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        DressageError: If there is no run, a checkpoint is damaged or training fails.
+    """
+    console = Console()
+    folder = RunFolder(path)
+    record = RunRecord.read(folder)
+    trainer = trainer_of(record)
+    with StopSignals() as stop:
+        start = _restore(console, folder, trainer)
+        if trainer.updates_done(start.state) >= trainer.num_updates and folder.summary.is_file():
+            _say(console, f"{path} is finished already: all {trainer.num_updates:,} updates are done.")
+            return DONE
+        return _train(console, folder, record, trainer, start, extras, stop)
+
+
+def _train(
+    console: Console,
+    folder: RunFolder,
+    record: RunRecord,
+    trainer: Trainer,
+    start: Start,
+    extras: Extras,
+    stop: StopSignals,
+) -> int:
+    with _open_sinks(folder, record, extras) as sinks:
+        loop = TrainingLoop(
+            trainer,
+            Checkpoints(folder.checkpoints, keep=KEPT_CHECKPOINTS),
+            sinks,
+            open_progress(console, quiet=extras.quiet),
+            stop,
+            frozenset(config_of(record).updates_at_evaluations()),
+        )
+        try:
+            outcome = loop.run(start.state, start.timing)
+        except KeyboardInterrupt:
+            _say(console, f"Stopped at once; what came after the last checkpoint is lost.\n{_go_on(folder)}")
+            return INTERRUPTED
+    return _conclude(console, folder, record, trainer, outcome, extras)
+
+
+def _conclude(
+    console: Console,
+    folder: RunFolder,
+    record: RunRecord,
+    trainer: Trainer,
+    outcome: Outcome,
+    extras: Extras,
+) -> int:
+    finish_run(folder, record, trainer, outcome, film=extras.film and outcome.finished)
+    show_results(console, folder)
+    if outcome.finished:
+        return DONE
+    _say(
+        console,
+        f"Stopped after {trainer.updates_done(outcome.state):,} updates; all is saved.\n{_go_on(folder)}",
+    )
+    return INTERRUPTED
+
+
+def _restore(console: Console, folder: RunFolder, trainer: Trainer) -> Start:
+    checkpoints = Checkpoints(folder.checkpoints, keep=KEPT_CHECKPOINTS)
+    if checkpoints.latest() is None:
+        keep_until(folder.metrics, 0)
+        _say(console, f"{folder.path} has no checkpoint yet, so training starts from the beginning.")
+        return Start(trainer.init(), Timing())
+    state, note = checkpoints.restore(trainer.init())
+    updates = trainer.updates_done(state)
+    keep_until(folder.metrics, updates)
+    _say(
+        console,
+        f"Going on with {folder.path} after {updates:,} of {trainer.num_updates:,} updates; "
+        f"exact resume: {describe_resume(trainer.exact_resume)}.",
+    )
+    return Start(state, Timing(**note))
+
+
+@contextmanager
+def _open_sinks(folder: RunFolder, record: RunRecord, extras: Extras) -> Iterator[Sequence[Sink]]:
+    sinks: list[Sink] = [JsonLines(folder.metrics)]
+    try:
+        if extras.tensorboard:
+            sinks.append(TensorBoard(folder.tensorboard, record.seeds))
+        if extras.wandb:
+            sinks.append(WeightsAndBiases(extras.wandb, folder.path, record.options, record.seeds))
+        yield sinks
+    finally:
+        for sink in sinks:
+            sink.close()
+
+
+def _introduce(console: Console, folder: RunFolder, record: RunRecord, trainer: Trainer) -> None:
+    steps = trainer.num_updates * trainer.steps_per_update
+    what = f"{record.algorithm.upper()} on {record.task}, {describe_count(len(record.seeds), 'seed')}"
+    each = " each" if len(record.seeds) > 1 else ""
+    _say(console, f"{what}: {steps:,} steps{each} in {trainer.num_updates:,} updates. Run: {folder.path}")
+    if record.changed:
+        changed = "  ".join(f"{name}={value}" for name, value in record.changed.items())
+        _say(console, f"Changed options: {changed}")
+
+
+def _go_on(folder: RunFolder) -> str:
+    return f"Go on with: dressage train --run {shlex.quote(str(folder.path))} --resume"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

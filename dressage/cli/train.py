@@ -1,0 +1,82 @@
+"""`dressage train`: train an agent, or go on with a run that was stopped."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dressage.errors import ConfigError
+
+RunOption = Annotated[
+    Path | None, typer.Option("--run", help="Run directory. [default: runs/TASK-SEED]", show_default=False)
+]
+
+
+def train(
+    context: typer.Context,
+    task: Annotated[
+        str | None, typer.Argument(help="Task to train on; `dressage tasks` lists them.", show_default=False)
+    ] = None,
+    algorithm: Annotated[str, typer.Option(help="Learner.")] = "ppo",
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Environment steps of each seed, rounded up to whole updates.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="First seed.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, trained at once: S, S+1, ...")] = 1,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change an option; repeatable. See `dressage config`."
+        ),
+    ] = None,
+    run: RunOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run.")] = False,
+    preset: Annotated[bool, typer.Option(help="Use the task's preset, where it has one.")] = True,
+    film: Annotated[bool, typer.Option(help="Film the policy at the end.")] = True,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard files too.")] = False,
+    wandb: Annotated[
+        str | None,
+        typer.Option(metavar="PROJECT", help="Send the metrics to Weights & Biases.", show_default=False),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no live progress.")] = False,
+) -> None:
+    """Train an agent on a task.
+
+    The run directory gets config.json, metrics.jsonl, checkpoints/, policy/, learning_curve.png, rollout.gif,
+    summary.json and report.html. Ctrl-C saves and says how to go on.
+    """
+    if resume:
+        _refuse_beside_resume(context)
+        if run is None:
+            raise ConfigError("--resume needs the run to go on with: dressage train --run DIR --resume")
+    elif task is None:
+        raise ConfigError("Which task? For example: dressage train pendulum. `dressage tasks` lists them.")
+    from dressage.cli.start_up import start_jax
+
+    start_jax()
+    from dressage.cli.run_setup import Request, default_folder
+    from dressage.cli.session import Extras, resume_run, start_run
+
+    extras = Extras(film=film, tensorboard=tensorboard, wandb=wandb, quiet=quiet)
+    if resume and run is not None:
+        raise typer.Exit(resume_run(run, extras))
+    request = Request(task or "", algorithm, steps, seed, seeds, settings or (), use_preset=preset)
+    raise typer.Exit(start_run(request, run or default_folder(request.task, seed), extras))
+
+
+def _refuse_beside_resume(context: typer.Context) -> None:
+    fixed = ("task", "algorithm", "steps", "seed", "seeds", "settings", "preset")
+    given = [name for name in fixed if _was_given(context, name)]
+    if given:
+        shown = ", ".join({"task": "TASK", "settings": "--set"}.get(name, f"--{name}") for name in given)
+        raise ConfigError(
+            f"A resumed run keeps its task and options: leave out {shown}, or start another run."
+        )
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    source: Any = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
