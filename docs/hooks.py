@@ -38,15 +38,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 def option_table(options: tuple[Option, ...]) -> str:
     """Write a table of declared options: name, default, legal values, unit and meaning."""
-    head = "| Option | Default | Legal values | Unit | What it does |\n|---|---|---|---|---|\n"
-    return head + "\n".join(_option_row(option) for option in options)
+    head = ["Option", "Default", "Legal values", "Unit", "What it does"]
+    return _table(head, [_option_row(option) for option in options])
 
 
 def command_help(app: Any) -> str:  # noqa: ANN401 (a Typer application, whose modules the site need not import)
     """Write one section for each verb of the command line, from its own help."""
     main = importlib.import_module("typer.main").get_command(app)
-    verbs = sorted(main.commands.items())
-    return "\n\n".join(f"## {name}\n\n{_verb_section(name, verb)}" for name, verb in verbs)
+    return "\n\n".join(_verb_section(name, verb) for name, verb in main.commands.items())
 
 
 def _named(path: str) -> Any:  # noqa: ANN401 (a page may name anything)
@@ -54,36 +53,33 @@ def _named(path: str) -> Any:  # noqa: ANN401 (a page may name anything)
     return getattr(importlib.import_module(module), name)
 
 
-def _option_row(option: Option) -> str:
-    default = f"`{option.default!r}`"
-    cells = (
-        f"`{option.name}`{{ #{option.name} }}",
-        default,
-        option.allowed(),
-        option.unit or "",
-        option.help,
-    )
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _option_row(option: Option) -> list[str]:
+    name = f"`{option.name}`{{ #{option.name} }}"  # the braces give it an anchor
+    return [name, f"`{option.default!r}`", option.allowed(), option.unit, option.help]
 
 
 def _verb_section(name: str, verb: Any) -> str:  # noqa: ANN401
     arguments = [parameter for parameter in verb.params if parameter.param_type_name == "argument"]
     options = [p for p in verb.params if p.param_type_name == "option" and not p.hidden]
-    usage = " ".join([f"dressage {name}", *(a.human_readable_name for a in arguments), "[OPTIONS]"])
-    rows = [(f"`{argument.human_readable_name}`", argument.help) for argument in arguments]
-    rows += [(_option_names(option), option.help) for option in options]
-    table = "\n".join(f"| {left} | {right or ''} |" for left, right in rows)
-    return f"```console\n$ {usage}\n```\n\n{verb.help or ''}\n\n| Argument | Meaning |\n|---|---|\n{table}"
+    usage = " ".join([f"$ dressage {name}", *map(_value_name, arguments), *["[OPTIONS]"][: len(options)]])
+    rows = [[f"`{_value_name(argument)}`", argument.help or ""] for argument in arguments]
+    rows += [[_option_names(option), option.help or ""] for option in options]
+    section = f"## {name}\n\n```console\n{usage}\n```\n\n{verb.help or ''}"
+    return f"{section}\n\n{_table(['Argument', 'Meaning'], rows)}" if rows else section
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *escaped])
 
 
 def _option_names(option: Any) -> str:  # noqa: ANN401
-    names = ", ".join(f"`{name}`" for name in option.opts)
-    return names if option.is_flag else f"{names} `{option.make_metavar(_context())}`"
+    names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
+    return names if option.is_flag else f"{names} `{_value_name(option)}`"
 
 
-def _context() -> Any:  # noqa: ANN401
-    click = importlib.import_module("click")
-    return click.Context(click.Command("dressage"))
+def _value_name(parameter: Any) -> str:  # noqa: ANN401
+    return str(parameter.metavar or parameter.name.upper())
 
 
 def _mathml(match: re.Match[str]) -> str:
