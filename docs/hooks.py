@@ -61,10 +61,10 @@ def _option_row(option: Option) -> list[str]:
 def _verb_section(name: str, verb: Any) -> str:  # noqa: ANN401
     arguments = [parameter for parameter in verb.params if parameter.param_type_name == "argument"]
     options = [p for p in verb.params if p.param_type_name == "option" and not p.hidden]
-    usage = " ".join([f"$ dressage {name}", *map(_value_name, arguments), *["[OPTIONS]"][: len(options)]])
+    words = [f"$ dressage {name}", *map(_value_name, arguments), "[OPTIONS]" if options else ""]
     rows = [[f"`{_value_name(argument)}`", argument.help or ""] for argument in arguments]
     rows += [[_option_names(option), option.help or ""] for option in options]
-    section = f"## {name}\n\n```console\n{usage}\n```\n\n{verb.help or ''}"
+    section = f"## {name}\n\n```console\n{' '.join(words).strip()}\n```\n\n{verb.help or ''}"
     return f"{section}\n\n{_table(['Argument', 'Meaning'], rows)}" if rows else section
 
 

@@ -84,9 +84,7 @@ BASES = {
 
 NAMES = (
     "ppo.Base",
-    "ppo.BaseEnv",
     "ppo.Diagnostics",
-    "ppo.Environment",
     "ppo.GraphState",
     "ppo.NormalizeVec",
     "ppo.SquashActionWrapper",
