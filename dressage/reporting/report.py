@@ -110,7 +110,7 @@ def _tiles(found: Findings) -> list[tuple[str, str]]:
 
 
 def _pictures(found: Findings) -> str:
-    curve = _embedded(found.folder.curve, "The learning curve", "Learning curve", "")
+    curve = _embedded(found.folder.curve, "The learning curve", "", "")
     film = _embedded(found.folder.film, "A film of the trained policy", _film_caption(found), "film")
     if not curve and not film:
         return ""
@@ -190,7 +190,7 @@ def _going_on(found: Findings) -> str:
         ("measure the policy on more episodes", f"dressage evaluate {run} --episodes 100"),
         ("film it", f"dressage play {run} --output film.mp4"),
         ("compare it with another run", f"dressage plot {run} OTHER_RUN --output compared.png"),
-        ("start it again with other options", f"{_start_command(found)} --set LR=1e-3"),
+        ("train it on other seeds; --set KEY=VALUE changes options", _start_command(found)),
     ]
     return html.section("How to go on", html.commands(lines))
 
@@ -198,8 +198,7 @@ def _going_on(found: Findings) -> str:
 def _start_command(found: Findings) -> str:
     record = found.record
     words = ["dressage", "train", shlex.quote(record.task)]
-    if record.seeds[0]:
-        words += ["--seed", str(record.seeds[0])]
+    words += ["--seed", str(record.seeds[-1] + 1)]
     if len(record.seeds) > 1:
         words += ["--seeds", str(len(record.seeds))]
     given = (name for name in record.changed if record.preset.get(name) != record.changed[name])

@@ -23,9 +23,10 @@ section { margin-top: 22px; padding: 22px 24px; background: #fff; border: 1px so
 .result { font-size: 52px; font-weight: 700; line-height: 1.05; letter-spacing: -0.02em; color: var(--accent);
   font-variant-numeric: tabular-nums; }
 .result small { font-size: 23px; font-weight: 500; color: var(--soft); }
+.headline > div { max-width: 430px; }
 .headline p { margin: 6px 0 0; color: var(--soft); }
-.tiles { display: flex; flex: 1; flex-wrap: wrap; gap: 14px 34px; margin: 0; }
-.tiles div { min-width: 104px; }
+.tiles { display: grid; flex: 1; grid-template-columns: repeat(auto-fit, minmax(132px, 1fr)); gap: 14px 18px;
+  min-width: 280px; margin: 0; }
 .tiles dt { font-size: 12.5px; color: var(--soft); }
 .tiles dd { margin: 0; font-size: 18px; font-weight: 600; font-variant-numeric: tabular-nums; }
 .pictures { display: grid; grid-template-columns: 2fr 1fr; gap: 28px; align-items: start; }

@@ -90,7 +90,10 @@ def test_a_written_row_is_on_disk_before_the_file_is_closed(tmp_path):
 
 def test_rows_after_the_checkpoint_and_half_a_line_are_cut_off(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    lines = [encode({"kind": kind, "updates": n}) for n, kind in [(1, "train"), (2, "train"), (2, "eval"), (3, "train")]]
+    lines = [
+        encode({"kind": kind, "updates": n})
+        for n, kind in [(1, "train"), (2, "train"), (2, "eval"), (3, "train")]
+    ]
     path.write_text("\n".join([*lines, '{"kind": "tra']), encoding="utf-8")
     assert [row["updates"] for row in keep_until(path, 2)] == [1, 2, 2]
     assert [row["kind"] for row in read_rows(path)] == ["train", "train", "eval"]

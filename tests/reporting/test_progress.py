@@ -77,12 +77,24 @@ def test_unfinished_episodes_are_told():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(4.84, "4.8 s"), (48.2, "48 s"), (200, "3 min 20 s"), (59.9, "1 min 00 s"), (7500, "2 h 05 min"), (math.nan, "?")],
+    [
+        (4.84, "4.8 s"),
+        (48.2, "48 s"),
+        (200, "3 min 20 s"),
+        (59.9, "1 min 00 s"),
+        (7500, "2 h 05 min"),
+        (math.nan, "?"),
+    ],
 )
 def test_durations_are_told_as_people_say_them(seconds, text):
     assert describe_duration(seconds) == text
 
 
 def test_numbers_and_counts_have_the_digits_that_matter():
-    assert [describe_number(value) for value in (0.12345, -3.0, 1234.56, math.nan)] == ["0.123", "-3", "1,234.6", "-"]
+    assert [describe_number(value) for value in (0.12345, -3.0, 1234.56, math.nan)] == [
+        "0.123",
+        "-3",
+        "1,234.6",
+        "-",
+    ]
     assert (describe_count(1, "seed"), describe_count(2000, "seed")) == ("1 seed", "2,000 seeds")

@@ -33,12 +33,17 @@ def test_tensorboard_gets_one_curve_a_seed(tmp_path):
     sink = TensorBoard(tmp_path, (7, 8))
     sink.write(ROW)
     sink.close()
-    assert scalars_in(tmp_path) == {"steps_per_second": [(256, 100.0)], "eval/return_mean/seed-7": [(256, 1.5)]}
+    assert scalars_in(tmp_path) == {
+        "steps_per_second": [(256, 100.0)],
+        "eval/return_mean/seed-7": [(256, 1.5)],
+    }
 
 
 def test_tensorboard_gets_plain_names_of_one_seed(tmp_path):
     sink = TensorBoard(tmp_path, (0,))
-    sink.write({"kind": "train", "updates": 1, "steps": 8, "time_s": 0.1, "train/loss": 2.0, "train/kl": None})
+    sink.write(
+        {"kind": "train", "updates": 1, "steps": 8, "time_s": 0.1, "train/loss": 2.0, "train/kl": None}
+    )
     sink.close()
     assert scalars_in(tmp_path) == {"train/loss": [(8, 2.0)]}
 

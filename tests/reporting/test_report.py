@@ -1,0 +1,120 @@
+"""The report: self-contained, escaped, and complete with whatever a run directory holds."""
+
+import re
+
+import pytest
+
+from dressage.errors import CheckpointError, ConfigError
+from dressage.reporting.metric_rows import read_rows
+from dressage.reporting.plots import learning_curve, write_learning_curves
+from dressage.reporting.report import write_report
+from dressage.reporting.run_folder import RunFolder, RunRecord
+from tests.reporting.fabricated_run import OPTIONS, fabricate, finish
+
+
+def report_of(folder):
+    return write_report(folder, OPTIONS).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory):
+    folder = fabricate(tmp_path_factory.mktemp("runs") / "pendulum 0")
+    finish(folder)
+    write_learning_curves(folder.curve, [learning_curve("pendulum", read_rows(folder.metrics))], "pendulum")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(finished_run):
+    return report_of(finished_run)
+
+
+def test_the_page_needs_nothing_outside_itself(page):
+    sources = re.findall(r'src="([^"]{0,30})', page)
+    assert len(sources) == 3
+    assert all(source.startswith("data:image/") for source in sources)
+    assert not re.search(r"<script|<link|url\(|@import", page)
+
+
+def test_the_headline_is_the_last_evaluation_with_its_interval(page):
+    assert re.search(r'class="result">-\d+\.\d <small> \[-\d+\.\d, -\d+\.\d\]</small>', page)
+    assert "mean of 20 episodes, 95 % bootstrap interval" in page
+
+
+def test_changed_options_stand_beside_their_defaults(page):
+    assert '<td>LR</td><td>0.001</td><td class="quiet">0.0005</td>' in page
+    assert "Copies that run at once." in page
+
+
+def test_times_versions_and_circumstances_are_told(page):
+    for text in ("500,736", "500,000", "171,23", "3.1 s", "0.10.2", "exact resume", "2026-01-02 03:04:05"):
+        assert text in page
+
+
+def test_what_comes_from_outside_is_escaped(page):
+    assert "Abacus &lt;2&gt;" in page
+    assert "Abacus <2>" not in page
+
+
+def test_it_says_how_to_go_on_with_paths_that_a_shell_takes(page, finished_run):
+    assert f"dressage evaluate &#x27;{finished_run.path}&#x27; --episodes 100" in page
+    assert "dressage train pendulum --seed 1 --set LR=0.001" in page
+    assert "--resume" not in page
+
+
+def test_several_seeds_get_a_table_and_the_reference(tmp_path):
+    folder = fabricate(tmp_path / "run", seeds=(3, 4, 5))
+    page = report_of(folder)
+    assert "interquartile mean of 3 seeds, 95 % stratified bootstrap interval" in page
+    assert "Agarwal et al." in page
+    assert "<tr><td>5</td>" in page
+    assert "dressage train pendulum --seed 6 --seeds 3" in page
+
+
+def test_an_unfinished_run_says_so_and_how_to_resume_it(tmp_path):
+    folder = fabricate(tmp_path / "run")
+    page = report_of(folder)
+    assert '<span class="badge interrupted">unfinished</span>' in page
+    assert f"dressage train --run {folder.path} --resume" in page
+
+
+def test_without_a_film_the_reason_stands_there(tmp_path):
+    folder = fabricate(tmp_path / "run")
+    finish(folder, note="No film: Walker has no render(state) that draws a picture.")
+    folder.film.unlink()
+    write_learning_curves(folder.curve, [learning_curve("run", read_rows(folder.metrics))], "")
+    assert "No film: Walker has no render(state)" in report_of(folder)
+
+
+def test_a_run_without_evaluations_has_a_report(tmp_path):
+    assert "no evaluation" in report_of(fabricate(tmp_path / "run", evaluations=False))
+
+
+def test_a_run_without_any_row_has_a_report(tmp_path):
+    assert "no evaluation" in report_of(fabricate(tmp_path / "run", points=0))
+
+
+def test_a_folder_without_a_run_is_refused_by_name(tmp_path):
+    with pytest.raises(ConfigError, match=rf"{tmp_path} is not a run directory: it has no config\.json\."):
+        RunRecord.read(RunFolder(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", r"config\.json is damaged"),
+        ("[]", "holds no JSON object"),
+        ("{}", "lacks algorithm, changed, created"),
+    ],
+)
+def test_a_damaged_record_is_refused_by_name(content, complaint, tmp_path):
+    (tmp_path / "config.json").write_text(content, encoding="utf-8")
+    with pytest.raises(CheckpointError, match=complaint):
+        RunRecord.read(RunFolder(tmp_path))
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path):
+    folder = fabricate(tmp_path / "run", seeds=(1, 2))
+    record = RunRecord.read(folder)
+    assert (record.task, record.seeds, record.changed) == ("pendulum", (1, 2), {"LR": 1e-3})
+    assert [path.name for path in folder.path.iterdir() if path.suffix == ".part"] == []
