@@ -1,5 +1,7 @@
 """Distributions over indices: one choice, and independent choices side by side."""
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
@@ -15,6 +17,11 @@ from dressage.equations.precision import as_float
 
 # Log-probability of what a mask forbids: exp gives exactly 0, while 0 * MASKED stays 0 where 0 * -inf is NaN.
 MASKED = -1e30
+
+# Up to so many categories are treated column by column: XLA's CPU reductions over so short an axis cost
+# more than the arithmetic. At 8,192 samples loss and gradient of a 64-64 actor with 2 or 3 categories take
+# 3 to 6 % less, with 4 nothing is gained.
+_UNROLLED = 3
 
 
 @pytree_of
@@ -44,11 +51,11 @@ class Categorical(Distribution[Array]):
         """
         logits = as_float(logits)
         if mask is None:
-            fill(self, logits=logits, log_probs=jax.nn.log_softmax(logits))
+            fill(self, logits=logits, log_probs=_log_softmax(logits))
             return
         allowed = jnp.asarray(mask) != 0
         logits = jnp.where(allowed, logits, MASKED)
-        fill(self, logits=logits, log_probs=jnp.where(allowed, jax.nn.log_softmax(logits), MASKED))
+        fill(self, logits=logits, log_probs=jnp.where(allowed, _log_softmax(logits), MASKED))
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -79,21 +86,18 @@ class Categorical(Distribution[Array]):
         Args:
             action: `[...]`, integers in [0, n); NaN comes back for an index outside it.
         """
-        categories = self.log_probs.shape[-1]
         index = jnp.asarray(action).astype(jnp.int32)
-        index = jnp.where(index < 0, categories, index)  # out of range, instead of counted from the end
         shape = jnp.broadcast_shapes(self.batch_shape, index.shape)
-        log_probs = jnp.broadcast_to(self.log_probs, (*shape, categories))
-        index = jnp.broadcast_to(index, shape)[..., None]
-        return jnp.take_along_axis(log_probs, index, axis=-1, mode="fill")[..., 0]
+        log_probs = jnp.broadcast_to(self.log_probs, (*shape, self.log_probs.shape[-1]))
+        return _pick(log_probs, jnp.broadcast_to(index, shape))
 
     def entropy(self) -> Array:
         r"""Return $-\sum_i p_i \log p_i$, nats, `[...]`; forbidden categories add 0."""
-        return -jnp.sum(self.probs * self.log_probs, axis=-1)
+        return -_sum(self.probs * self.log_probs)
 
     def kl(self, other: Self) -> Array:
         r"""Return $\sum_i p_i(\log p_i - \log q_i)$, nats; about 1e30 where q forbids what p does."""
-        return jnp.sum(self.probs * (self.log_probs - other.log_probs), axis=-1)
+        return _sum(self.probs * (self.log_probs - other.log_probs))
 
 
 @pytree_of
@@ -171,6 +175,36 @@ class FactoredCategorical(Distribution[Array]):
     def kl(self, other: Self) -> Array:
         """Return the sum of the components' divergences, nats, `[...]`."""
         return jnp.sum(self.components.kl(other.components), axis=-1)
+
+
+def _log_softmax(logits: Array) -> Array:
+    if logits.shape[-1] > _UNROLLED:
+        return jax.nn.log_softmax(logits)
+    largest = functools.reduce(jnp.maximum, _columns(logits))
+    shifted = logits - jax.lax.stop_gradient(largest)[..., None]
+    return shifted - jnp.log(_sum(jnp.exp(shifted)))[..., None]
+
+
+def _pick(log_probs: Array, index: Array) -> Array:
+    """Return each row's entry at an index, NaN where the index is out of range."""
+    if log_probs.shape[-1] > _UNROLLED:
+        # Negative indices would count from the end; sent past it they give NaN too.
+        index = jnp.where(index < 0, log_probs.shape[-1], index)
+        return jnp.take_along_axis(log_probs, index[..., None], axis=-1, mode="fill")[..., 0]
+    picked = jnp.full_like(log_probs[..., 0], jnp.nan)
+    for category, column in enumerate(_columns(log_probs)):
+        picked = jnp.where(index == category, column, picked)
+    return picked
+
+
+def _sum(values: Array) -> Array:
+    if values.shape[-1] > _UNROLLED:
+        return jnp.sum(values, axis=-1)
+    return functools.reduce(operator.add, _columns(values))
+
+
+def _columns(values: Array) -> list[Array]:
+    return [values[..., category] for category in range(values.shape[-1])]
 
 
 def _stack(flat: Array, sizes: tuple[int, ...], filler: float | bool) -> Array:
