@@ -57,11 +57,8 @@ class Group(struct.PyTreeNode):
         return apply(state, observed) if self.single else jax.vmap(apply)(state, observed)
 
     def distribution(self, outputs: Any, observed: Observed) -> Any:  # noqa: ANN401
-        """The distribution over actions that `outputs` stand for; `log_std` gains the axes it lacks."""
-        values, log_std = outputs
-        if log_std is not None and not self.single and log_std.ndim < values.ndim:
-            log_std = log_std[:, None]
-        return self.learner.head.distribution((values, log_std), observed.action_mask)
+        """The distribution over actions that actor outputs stand for."""
+        return self.learner.head.distribution(outputs, observed.action_mask)
 
     def environment_actions(self, actions: Any) -> Array:  # noqa: ANN401
         """Map policy actions to the environment's own."""

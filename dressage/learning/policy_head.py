@@ -59,8 +59,8 @@ class PolicyHead:
         """Return the distribution over policy actions.
 
         Args:
-            outputs: Head outputs `[..., action_dim]` and log standard deviations, broadcastable to
-                `[..., continuous_dim]` or None.
+            outputs: Head outputs `[..., action_dim]` and log standard deviations `[..., continuous_dim]`,
+                or None.
             mask: `[..., sum(action_nvec)]` bool, True where a choice is legal.
         """
         values, log_std = outputs
@@ -69,7 +69,6 @@ class PolicyHead:
             factored = self.spec.action_kind == "multi_discrete"
             return FactoredCategorical(values, nvec, mask) if factored else Categorical(values, mask)
         logits, mean = values[..., : sum(nvec)], values[..., sum(nvec) :]
-        log_std = jnp.broadcast_to(log_std, mean.shape)
         return AugmentedAction(logits, nvec, mean, log_std) if nvec else DiagGaussian(mean, log_std)
 
     def draw_noise(self, key: Array, batch_shape: tuple[int, ...]) -> Any:  # noqa: ANN401 (the distribution's own tree)

@@ -111,14 +111,25 @@ def collect(
         environment, observed = carry
         outputs, actions, taken = act(groups, state.agents, observed, noise)
         environment, outcomes = env.step(environment, taken)
-        rows = tuple(
-            Experience(seen, output, action, outcome.replace(observed=None, info=None))
-            for seen, output, action, outcome in zip(observed, outputs, actions, outcomes, strict=True)
-        )
-        return (environment, tuple(outcome.observed for outcome in outcomes)), rows
+        following = tuple(outcome.observed for outcome in outcomes)
+        return (environment, following), record_rows(observed, outputs, actions, outcomes)
 
     (environment, observed), rollouts = lax.scan(step, (state.environment, state.observed), noise)
     return environment, observed, rollouts
+
+
+def record_rows(
+    observed: tuple[Observed, ...],
+    outputs: tuple[Any, ...],
+    actions: tuple[Any, ...],
+    outcomes: tuple[Outcome, ...],
+) -> tuple[Experience, ...]:
+    """Join what was seen, chosen and brought about in one step to one row a group."""
+    rows = zip(observed, outputs, actions, outcomes, strict=True)
+    return tuple(
+        Experience(seen, output, action, outcome.replace(observed=None, info=None))
+        for seen, output, action, outcome in rows
+    )
 
 
 def act(

@@ -7,6 +7,7 @@ from dressage.ppo.policy import NormalizeVec, Policy
 from dressage.ppo.records import Base, Diagnostics, Transition
 from dressage.ppo.result import GraphState, PPOResult, RunnerState
 from dressage.ppo.train import train
+from dressage.ppo.trainer import Trainer, make_trainer
 
 __all__ = [
     "OPTIONS",
@@ -20,6 +21,8 @@ __all__ = [
     "RunnerState",
     "SquashActionWrapper",
     "SquashState",
+    "Trainer",
     "Transition",
+    "make_trainer",
     "train",
 ]

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from dressage.equations.action_scaling import check_bounds
+from dressage.envs.checks import check_environment
 from dressage.envs.functional import BaseEnv
 from dressage.learning.evaluation import evaluate
 from dressage.learning.grouped_env import AGENT, SingleAgentEnv
@@ -15,13 +15,11 @@ from dressage.learning.groups import Group
 from dressage.learning.policy_head import PolicyHead
 from dressage.learning.proximal import Hyperparameters, ProximalLearner
 from dressage.learning.records import AgentState, Experience
+from dressage.learning.runs import evaluation_key
 from dressage.learning.specs import AgentSpec
 from dressage.networks import Actor, ActorCritic, Critic
 from dressage.ppo.config import Config
 from dressage.ppo.records import Transition
-
-EVALUATION_KEY = 0x65_76_61_6C  # Folded into the run's key: evaluation takes no number from the training stream.
-
 
 @dataclass(frozen=True)
 class Session:
@@ -51,6 +49,7 @@ class Session:
             EnvironmentContractError: If the environment breaks its contract.
         """
         config = config.validate()
+        check_environment(env)
         copies = SingleAgentEnv(env, config.NUM_ENVS, fixed_init=config.FIXED_INIT, offset_step=config.OFFSET_STEP)
         evaluated = config.NUM_EVAL_ENVS
         eval_env = SingleAgentEnv(env, evaluated, fixed_init=False, offset_step=False) if evaluated else None
@@ -84,11 +83,6 @@ class Session:
             info={**outcome.info, **episode},
             alive=alive,
         )
-
-
-def evaluation_key(key: Array) -> Array:
-    """Derive the key of an evaluation from the run's key, without using that up."""
-    return jax.random.fold_in(key, EVALUATION_KEY)
 
 
 def proximal_learner(spec: AgentSpec, config: Config) -> ProximalLearner:

@@ -1,0 +1,166 @@
+"""Checkpoints of training: written whole or not at all, the last few kept, verified when they are read.
+
+Orbax writes into a temporary folder and renames it when complete. Beside the arrays stands a note with the digest of
+every array, so that a file that was cut or altered since is refused by name instead of training on.
+"""
+
+import hashlib
+import logging
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+
+from dressage.errors import CheckpointError
+
+State = TypeVar("State")
+
+Arrays = dict[str, np.ndarray]
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Attributes:
+        folder: Where they lie, one folder a step.
+    """
+
+    def __init__(self, folder: str | Path, keep: int = 3) -> None:
+        """Open a folder of checkpoints; it need not exist yet.
+
+        Args:
+            folder: Where they lie.
+            keep: How many of the latest to keep, at least 1.
+        """
+        logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax reports each step of each save otherwise.
+        self.folder = Path(folder).absolute()
+        options = ocp.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False, create=True)
+        self._manager = ocp.CheckpointManager(self.folder, options=options)
+
+    def save(self, step: int, state: Any, note: dict[str, Any]) -> None:  # noqa: ANN401 (any tree of arrays)
+        """Write a checkpoint; one of the same step is left as it is.
+
+        Args:
+            step: What the checkpoint is named by, for instance the number of updates.
+            state: Any pytree of arrays and typed random keys.
+            note: A small JSON-able dictionary to keep beside it.
+        """
+        if step in self._manager.all_steps():
+            return
+        arrays = _arrays_by_path(state)
+        stored = {path: array for path, array in arrays.items() if array.size}  # Orbax refuses empty arrays.
+        content = {"note": note, "arrays": {path: _describe(array) for path, array in arrays.items()}}
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(state=ocp.args.StandardSave(stored), content=ocp.args.JsonSave(content)),
+        )
+        self._manager.wait_until_finished()
+
+    def latest(self) -> int | None:
+        """Return the step of the newest complete checkpoint, or None."""
+        step: int | None = self._manager.latest_step()
+        return step
+
+    def restore(self, state_like: State, step: int | None = None) -> tuple[State, dict[str, Any]]:
+        """Read a checkpoint back.
+
+        Args:
+            state_like: A state of the same structure, shapes and dtypes; its values do not matter.
+            step: Which checkpoint; the newest by default.
+
+        Returns:
+            The state and the note.
+
+        Raises:
+            CheckpointError: If there is none, it is incomplete or altered, or it was made for another run.
+        """
+        chosen = self.latest() if step is None else step
+        if chosen is None:
+            raise CheckpointError(f"There is no complete checkpoint in {self.folder}.")
+        path = self.folder / str(chosen)
+        content = self._read_content(chosen, path)
+        wanted = _arrays_by_path(state_like)
+        _compare_layout(wanted, content["arrays"], path)
+        arrays = self._read_arrays(chosen, path, wanted)
+        for name, array in arrays.items():
+            if _digest(array) != content["arrays"][name]["sha256"]:
+                raise CheckpointError(f"The checkpoint {path} is damaged: array {name!r} differs from its checksum.")
+        return _rebuild(state_like, arrays), content["note"]
+
+    def close(self) -> None:
+        """Release Orbax's threads."""
+        self._manager.close()
+
+    def _read_content(self, step: int, path: Path) -> dict[str, Any]:
+        try:
+            restored = self._manager.restore(step, args=ocp.args.Composite(content=ocp.args.JsonRestore()))
+            content: dict[str, Any] = restored["content"]
+            return {"note": content["note"], "arrays": content["arrays"]}
+        except Exception as error:  # noqa: BLE001 (Orbax raises many kinds for one fact)
+            raise CheckpointError(f"The checkpoint {path} is incomplete: its description cannot be read.") from error
+
+    def _read_arrays(self, step: int, path: Path, wanted: Arrays) -> Arrays:
+        target = {name: array for name, array in wanted.items() if array.size}
+        try:
+            restored = self._manager.restore(step, args=ocp.args.Composite(state=ocp.args.StandardRestore(target)))
+            stored = {name: np.asarray(array) for name, array in restored["state"].items()}
+        except Exception as error:  # noqa: BLE001
+            raise CheckpointError(f"The checkpoint {path} is incomplete: its arrays cannot be read.") from error
+        return {name: stored.get(name, array) for name, array in wanted.items()}
+
+
+def _arrays_by_path(state: Any) -> Arrays:  # noqa: ANN401
+    """Flatten a state to NumPy arrays by path; random keys become their raw bits."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
+    return {jax.tree_util.keystr(path): np.asarray(_raw(leaf)) for path, leaf in leaves}
+
+
+def _rebuild(state_like: State, arrays: Arrays) -> State:
+    def place(path: Any, leaf: Any) -> Any:  # noqa: ANN401
+        array = arrays[jax.tree_util.keystr(path)]
+        if _is_key(leaf):
+            return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
+        return jnp.asarray(array) if isinstance(leaf, jax.Array) else array
+
+    rebuilt: State = jax.tree_util.tree_map_with_path(place, state_like)
+    return rebuilt
+
+
+def _compare_layout(wanted: Arrays, found: dict[str, dict[str, Any]], path: Path) -> None:
+    lacking, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
+    if lacking or extra:
+        raise CheckpointError(
+            f"The checkpoint {path} was made for another run: it lacks {lacking or 'nothing'} and has {extra or 'nothing'} "
+            "besides. Resume with the task and options that it was made with."
+        )
+    for name, array in wanted.items():
+        here, there = _layout(array), (tuple(found[name]["shape"]), found[name]["dtype"])
+        if here != there:
+            raise CheckpointError(
+                f"The checkpoint {path} was made for another run: array {name!r} is {there[1]}{list(there[0])} there, "
+                f"but {here[1]}{list(here[0])} is needed. Resume with the task and options that it was made with."
+            )
+
+
+def _layout(array: np.ndarray) -> tuple[tuple[int, ...], str]:
+    return array.shape, str(array.dtype)
+
+
+def _describe(array: np.ndarray) -> dict[str, Any]:
+    shape, dtype = _layout(array)
+    return {"shape": list(shape), "dtype": dtype, "sha256": _digest(array)}
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def _raw(leaf: Any) -> Any:  # noqa: ANN401
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _is_key(leaf: Any) -> bool:  # noqa: ANN401
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

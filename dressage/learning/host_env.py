@@ -1,0 +1,96 @@
+"""Environment copies on the host as the host driver sees them: one record a group of agents."""
+
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from jax import Array
+
+from dressage.envs.adapters.gymnasium import HostVectorEnv
+from dressage.learning.records import Observed, Outcome
+from dressage.learning.scan_driver import GroupedEnv
+
+
+class HostGroupedEnv(Protocol):
+    """Environment copies on the host; records are NumPy arrays, one a group."""
+
+    copies: int
+
+    def reset(self, key: Array) -> tuple[Observed, ...]:
+        """Start every copy from seeds derived from `key`."""
+        ...
+
+    def step(self, actions: tuple[np.ndarray, ...]) -> tuple[Outcome, ...]:
+        """Step every copy."""
+        ...
+
+    def state(self) -> Any:  # noqa: ANN401 (any tree of arrays)
+        """Return the copies' state where it can be saved, else an empty tuple."""
+        ...
+
+    def set_state(self, state: Any) -> None:  # noqa: ANN401
+        """Put back what `state` returned."""
+        ...
+
+
+class FunctionalHostEnv:
+    """Functional environments stepped from the host, one compiled call a step."""
+
+    def __init__(self, env: GroupedEnv) -> None:
+        self.copies = env.copies
+        self._reset = jax.jit(env.reset)
+        self._step = jax.jit(env.step)
+        self._state: Any = ()
+
+    def reset(self, key: Array) -> tuple[Observed, ...]:
+        """Start every copy as the compiled driver does."""
+        self._state, observed = self._reset(key)
+        return observed
+
+    def step(self, actions: tuple[np.ndarray, ...]) -> tuple[Outcome, ...]:
+        """Step every copy."""
+        self._state, outcomes = self._step(self._state, actions)
+        return outcomes
+
+    def state(self) -> Any:  # noqa: ANN401
+        """Return the functional state of all copies."""
+        return self._state
+
+    def set_state(self, state: Any) -> None:  # noqa: ANN401
+        """Go on from a saved state."""
+        self._state = state
+
+
+class HostSingleAgentEnv:
+    """A vector of Gymnasium environments, for one group of one agent."""
+
+    def __init__(self, vector: HostVectorEnv) -> None:
+        self.copies = vector.num_envs
+        self._vector = vector
+
+    def reset(self, key: Array) -> tuple[Observed, ...]:
+        """Start every copy from a seed drawn from `key`."""
+        seed = int(jax.random.bits(key)) >> 1
+        return (Observed(np.asarray(self._vector.reset(seed), np.float32)),)
+
+    def step(self, actions: tuple[np.ndarray, ...]) -> tuple[Outcome, ...]:
+        """Step every copy; rows whose action an autoreset ignored are not valid."""
+        step = self._vector.step(actions[0])
+        outcome = Outcome(
+            observed=Observed(step.observation),
+            final_features=step.final_observation,
+            rewards=step.reward,
+            terminated=step.terminated,
+            episode_ends=step.terminated | step.truncated,
+            episode_returns=step.episode_return,
+            episode_lengths=step.episode_length,
+            valid=step.valid,
+        )
+        return (outcome,)
+
+    def state(self) -> tuple[()]:
+        """Gymnasium has no way to save an environment's state."""
+        return ()
+
+    def set_state(self, state: Any) -> None:  # noqa: ANN401
+        """Nothing to put back."""
