@@ -1,7 +1,57 @@
 """Environments: the functional interface, spaces, wrappers, the shipped suite and adapters to others."""
 
-from dressage.envs import spaces, wrappers
+from typing import Any
+
+from dressage.envs import adapters, registry, spaces, suite, wrappers
+from dressage.envs.adapters.brax import from_brax
+from dressage.envs.adapters.gymnasium import HostStep, HostTask, HostVectorEnv, from_gymnasium
+from dressage.envs.adapters.gymnasium_face import to_gymnasium_env
+from dressage.envs.adapters.gymnax import from_gymnax
+from dressage.envs.checks import check_environment
 from dressage.envs.functional import BaseEnv, Environment, Step
+from dressage.envs.registry import PREFIXES, Task, tasks
+from dressage.envs.rendering import can_render, render
 from dressage.envs.wrappers import VectorEnv
 
-__all__ = ["BaseEnv", "Environment", "Step", "VectorEnv", "spaces", "wrappers"]
+__all__ = [
+    "PREFIXES",
+    "BaseEnv",
+    "Environment",
+    "HostStep",
+    "HostTask",
+    "HostVectorEnv",
+    "Step",
+    "VectorEnv",
+    "adapters",
+    "can_render",
+    "check_environment",
+    "from_brax",
+    "from_gymnasium",
+    "from_gymnax",
+    "make",
+    "registry",
+    "render",
+    "spaces",
+    "suite",
+    "tasks",
+    "to_gymnasium_env",
+    "wrappers",
+]
+
+
+def make(name: str, **options: Any) -> Task:  # noqa: ANN401 (each task declares its own options)
+    """Make a task by name.
+
+    Args:
+        name: One of `tasks()`, or `gymnax:NAME`, `brax:NAME`, `gymnasium:ID`, `python:module:function`.
+        **options: The task's own options, for example `make("pendulum", gravity=9.81, max_steps=100)`. They
+            are open here because every task has others; the task refuses those that it does not know.
+
+    Returns:
+        A functional environment; for `gymnasium:` a `HostTask`.
+
+    Raises:
+        ConfigError: If the name or an option is unknown, or a value is out of its range.
+        MissingExtraError: If the task needs a package that is not installed.
+    """
+    return registry.make_task(name, options)

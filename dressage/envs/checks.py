@@ -38,7 +38,7 @@ def check_environment(env: BaseEnv) -> tuple[Space, Space]:
     observation_space = _space(env.observation_space, state, f"{name}.observation_space")
     action_space = _space(env.action_space, state, f"{name}.action_space")
     _check_observation(started["observation"], observation_space, f"{name}.reset")
-    action = jax.ShapeDtypeStruct(action_space.shape, action_space.dtype)
+    action = jax.eval_shape(lambda: jnp.zeros(action_space.shape, action_space.dtype))
     names = ("state", "observation", "reward", "terminated", "truncated", "info")
     stepped = _items(jax.eval_shape(env.step, state, action), names, f"{name}.step")
     _check_state(state, stepped["state"], name)
@@ -104,18 +104,23 @@ def _check_observation(observation: PyTree, space: Space, place: str) -> None:
 
 
 def _check_state(before: PyTree, after: PyTree, name: str) -> None:
-    if jax.tree.structure(before) != jax.tree.structure(after):
+    expected, got = str(jax.tree.structure(before)), str(jax.tree.structure(after))
+    if expected != got:
         raise EnvironmentContractError(
-            f"{name}.step must return a state of the structure that reset returns, "
-            f"{jax.tree.structure(before)}, got {jax.tree.structure(after)}."
+            f"{name}.step must return a state of the structure that reset returns, {expected}, got {got}."
         )
     pairs = zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True)
     for (path, first), second in pairs:
         if (first.shape, first.dtype) != (second.shape, second.dtype):
+            place = f"state{jax.tree_util.keystr(path)}"
             raise EnvironmentContractError(
-                f"{name}.step must keep the state's shapes and dtypes: state{jax.tree_util.keystr(path)} is "
-                f"{first.dtype}{list(first.shape)} after reset and {second.dtype}{list(second.shape)} after step."
+                f"{name}.step must keep the state's shapes and dtypes: {place} is {_described(first)} after "
+                f"reset and {_described(second)} after step."
             )
+
+
+def _described(leaf: jax.ShapeDtypeStruct) -> str:
+    return f"{leaf.dtype}{list(leaf.shape)}"
 
 
 def _check_scalar(value: Any, field: str, place: str) -> None:  # noqa: ANN401
@@ -127,7 +132,7 @@ def _check_scalar(value: Any, field: str, place: str) -> None:  # noqa: ANN401
         else value.dtype == jnp.bool_
     )
     if not fits:
-        came = f"{value.dtype}{list(shape)}" if shape is not None else type(value).__name__
+        came = _described(value) if shape is not None else type(value).__name__
         expected = "a real scalar" if real else "a boolean scalar"
         raise EnvironmentContractError(f"{place} must return {expected} as {field}, got {came}.")
 

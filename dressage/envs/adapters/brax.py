@@ -77,8 +77,8 @@ def from_brax(env: Any, *, max_steps: int = EPISODE_STEPS, backend: str | None =
 
     Raises:
         MissingExtraError: If Brax is not installed.
-        ConfigError: If the name is unknown, `max_steps` is no integer of at least 1, or `backend` is given for
-            an environment that is made already.
+        ConfigError: If the name is unknown, `max_steps` is no integer of at least 1, or `backend` is given
+            for an environment that is made already.
     """
     envs = import_extra("brax.envs", "envs")
     number = whole_number(max_steps)

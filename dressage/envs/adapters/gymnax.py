@@ -1,4 +1,4 @@
-"""Gymnax environments as functional environments, with the final observation and the time limit kept apart."""
+"""Gymnax environments as functional environments: no automatic reset, a time limit that is no termination."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -58,12 +58,12 @@ class GymnaxEnv(BaseEnv):
 
     def step(self, state: GymnaxState, action: PyTree) -> Transition:
         """Make one step; see `BaseEnv.step`."""
-        # A folded-in count costs nothing where the environment draws nothing; a key to split would be carried.
+        # A folded-in count costs nothing where nothing is drawn; a key to split would have to be carried.
         key = jax.random.fold_in(state.rng, state.steps)
         observation, inner, reward, terminated, info = self.env.step_env(
             key, state.inner, action, self.params
         )
-        following = GymnaxState(_like(state.inner, inner), state.rng, state.steps + 1)
+        following = GymnaxState(inner, state.rng, state.steps + 1)
         flags = jnp.asarray(terminated, bool), jnp.asarray(self.env.is_truncated(inner, self.params), bool)
         reward = jnp.asarray(reward, jnp.float32).reshape(())
         return following, self._observed(observation, inner), reward, *flags, dict(info)
@@ -122,8 +122,3 @@ def _space(space: Any, whose: str) -> Space:  # noqa: ANN401
 
 def _strong(tree: PyTree) -> PyTree:
     return jax.tree.map(jnp.asarray, tree)
-
-
-def _like(template: PyTree, tree: PyTree) -> PyTree:
-    # Some gymnax environments start from Python numbers and integers that become floats with the first step.
-    return jax.tree.map(lambda old, new: jnp.asarray(new, jnp.asarray(old).dtype), template, tree)

@@ -51,7 +51,7 @@ class Pendulum(BaseEnv):
         reward = -(θ² + 0.1 ω² + 0.001 u²)
 
     The observation is `(cos θ, sin θ, ω)`, the action the torque `[1]`, clipped to its bounds. Episodes end
-    by the time limit only. The angle is kept in [-π, π]; Gymnasium's grows, which would lose digits in float32.
+    by the time limit only. The angle is kept in [-π, π]; Gymnasium's grows, which would cost float32 digits.
 
     Attributes:
         gravity: m/s².

@@ -1,0 +1,155 @@
+"""Making tasks by name: the shipped ones, those of other ecosystems, and the user's own."""
+
+import dataclasses
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dressage.config import Option, check_names, nearest_name, suggest
+from dressage.envs.adapters.brax import from_brax
+from dressage.envs.adapters.gymnax import from_gymnax
+from dressage.envs.functional import BaseEnv
+from dressage.envs.suite import cartpole, pendulum
+from dressage.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dressage.envs.adapters.gymnasium import HostTask
+
+Task: TypeAlias = "BaseEnv | HostTask"
+Options: TypeAlias = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShippedTask:
+    """A task that comes with dressage.
+
+    Attributes:
+        build: The environment's class; its fields are the options.
+        options: Their declarations.
+        help: One line that says what is to be done.
+    """
+
+    build: Callable[..., BaseEnv]
+    options: tuple[Option, ...]
+    help: str
+
+
+SHIPPED = {
+    "cartpole": ShippedTask(cartpole.CartPole, cartpole.OPTIONS, "Balance a pole on a cart; two actions."),
+    "pendulum": ShippedTask(
+        pendulum.Pendulum, pendulum.OPTIONS, "Swing up a rod and hold it there; one torque."
+    ),
+}
+
+PREFIXES = {
+    "brax": "A Brax environment by name, for example brax:ant (extra: envs).",
+    "gymnasium": "A Gymnasium environment by id, stepped on the host, for example gymnasium:Acrobot-v1.",
+    "gymnax": "A gymnax environment by name, for example gymnax:Catch-bsuite (extra: envs).",
+    "python": "Your own: python:module:function calls a function that returns a BaseEnv.",
+}
+
+
+def tasks() -> tuple[str, ...]:
+    """Return the names of the tasks that come with dressage; `PREFIXES` lists where others come from."""
+    return tuple(sorted(SHIPPED))
+
+
+def make_task(name: str, options: Options) -> Task:
+    """Make a task.
+
+    Args:
+        name: One of `tasks()`, or `prefix:rest` with one of `PREFIXES`.
+        options: The task's options by name.
+
+    Returns:
+        A functional environment; for `gymnasium:` a `HostTask`.
+
+    Raises:
+        ConfigError: If the name or an option is unknown, or a value is out of its range.
+        MissingExtraError: If the task needs a package that is not installed.
+    """
+    if name in SHIPPED:
+        return _shipped(name, options)
+    prefix, colon, rest = name.partition(":")
+    makers: dict[str, Callable[[str, Options], Task]] = {
+        "brax": _brax,
+        "gymnasium": _gymnasium,
+        "gymnax": _gymnax,
+        "python": _python,
+    }
+    if not colon or not rest or prefix not in makers:
+        raise ConfigError(_unknown(name, prefix, with_rest=bool(colon and rest)))
+    return makers[prefix](rest, options)
+
+
+def _shipped(name: str, options: Options) -> BaseEnv:
+    task = SHIPPED[name]
+    declared = {option.name: option for option in task.options}
+    check_names(options, list(declared), name)
+    return task.build(**{key: declared[key].check(value, name) for key, value in options.items()})
+
+
+def _brax(name: str, options: Options) -> BaseEnv:
+    check_names(options, ["max_steps", "backend"], f"brax:{name}")
+    return from_brax(name, **options)
+
+
+def _gymnax(name: str, options: Options) -> BaseEnv:
+    env = from_gymnax(name)
+    known = [field.name for field in dataclasses.fields(env.params)]
+    check_names(options, ["max_steps", *known], f"gymnax:{name}")
+    changed = {key: value for key, value in options.items() if key != "max_steps"}
+    return from_gymnax(env.env, env.params.replace(**changed), max_steps=options.get("max_steps"))
+
+
+def _gymnasium(name: str, options: Options) -> "HostTask":
+    from dressage.envs.adapters.gymnasium import HostTask, from_gymnasium
+
+    task = from_gymnasium(name, options)
+    assert isinstance(task, HostTask), "an id can be copied"
+    return task
+
+
+def _python(rest: str, options: Options) -> BaseEnv:
+    module_name, _, function_name = rest.partition(":")
+    task = f"python:{rest}"
+    if not module_name or not function_name:
+        raise ConfigError(f"{task} must read python:module:function, for example python:my_task:make.")
+    module = _import(module_name, task)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        near = suggest(function_name, [key for key in vars(module) if not key.startswith("_")])
+        raise ConfigError(f"{task}: the module {module_name!r} has no function {function_name!r}.{near}")
+    try:
+        inspect.signature(function).bind(**options)
+    except TypeError as error:
+        raise ConfigError(f"{task} does not take the options {sorted(options)}: {error}.") from error
+    env = function(**options)
+    if not isinstance(env, BaseEnv):
+        raise ConfigError(f"{task} must return a dressage.envs.BaseEnv, got {type(env).__name__}.")
+    return env
+
+
+def _import(module_name: str, task: str) -> ModuleType:
+    # An installed command does not look into the folder it is called from, as `python` itself does.
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return importlib.import_module(module_name)
+    except (ImportError, SyntaxError) as error:
+        raise ConfigError(
+            f"{task}: importing {module_name!r} failed with {type(error).__name__}: {error}. "
+            f"Looked in the current folder and in Python's path."
+        ) from error
+
+
+def _unknown(name: str, prefix: str, *, with_rest: bool) -> str:
+    forms = ", ".join(f"{known}:…" for known in sorted(PREFIXES))
+    near = nearest_name(prefix, PREFIXES) if with_rest else nearest_name(name, SHIPPED)
+    meant = f"{near}:{name.partition(':')[2]}" if near and with_rest else near
+    hint = f" Did you mean {meant!r}?" if meant else ""
+    return f"There is no task {name!r}.{hint} Tasks: {', '.join(tasks())}, or {forms}"

@@ -1,0 +1,44 @@
+"""Pictures of environments, also through wrappers."""
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from dressage.envs.functional import BaseEnv, PyTree
+from dressage.envs.wrappers.base import Wrapper
+from dressage.envs.wrappers.episodes import AutoReset
+from dressage.errors import EnvironmentContractError
+
+
+@runtime_checkable
+class Drawable(Protocol):
+    """An environment that can be drawn."""
+
+    def render(self, state: PyTree) -> npt.NDArray[np.uint8]:
+        """Draw one state on the host, uint8 `[H, W, 3]`."""
+
+
+def can_render(env: BaseEnv) -> bool:
+    """Whether an environment, or the one inside its wrappers, can be drawn."""
+    return isinstance(env, Drawable) or (isinstance(env, Wrapper | AutoReset) and can_render(env.env))
+
+
+def render(env: BaseEnv, state: PyTree) -> npt.NDArray[np.uint8]:
+    """Draw one state of one environment.
+
+    Args:
+        env: The environment, wrapped or not.
+        state: Its state, without a batch axis.
+
+    Returns:
+        uint8 `[H, W, 3]`.
+
+    Raises:
+        EnvironmentContractError: If the environment has no `render(state)`.
+    """
+    if isinstance(env, Drawable):
+        return env.render(state)
+    if isinstance(env, Wrapper | AutoReset):
+        return render(env.env, state.inner)
+    raise EnvironmentContractError(f"{type(env).__name__} has no render(state) that draws a picture.")
