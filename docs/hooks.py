@@ -37,8 +37,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def option_table(options: tuple[Option, ...]) -> str:
-    """Write a table of declared options: name, default, legal values, unit and meaning."""
-    head = ["Option", "Default", "Legal values", "Unit", "What it does"]
+    """Write a table of declared options: name, default, meaning, legal values and unit."""
+    head = ["Option", "Default", "What it does", "Legal values (unit)"]
     return _table(head, [_option_row(option) for option in options])
 
 
@@ -55,7 +55,9 @@ def _named(path: str) -> Any:  # noqa: ANN401 (a page may name anything)
 
 def _option_row(option: Option) -> list[str]:
     name = f"`{option.name}`{{ #{option.name} }}"  # the braces give it an anchor
-    return [name, f"`{option.default!r}`", option.allowed(), option.unit, option.help]
+    unit = f" ({option.unit})" if option.unit else ""
+    legal = option.allowed().replace(">=", "≥").replace("<=", "≤")
+    return [name, f"`{option.default!r}`", option.help, legal + unit]
 
 
 def _verb_section(name: str, verb: Any) -> str:  # noqa: ANN401

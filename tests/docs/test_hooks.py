@@ -14,18 +14,18 @@ def page_content(html: str) -> str:
     return on_page_content(html, page=None, config=None, files=None)
 
 
-def test_an_option_becomes_a_row_with_default_range_unit_and_meaning():
+def test_an_option_becomes_a_row_with_default_meaning_range_and_unit():
     table = option_table((Option("NUM_ENVS", 64, "integer", minimum=1, unit="copies", help="In parallel."),))
     assert table.splitlines() == [
-        "| Option | Default | Legal values | Unit | What it does |",
-        "| --- | --- | --- | --- | --- |",
-        "| `NUM_ENVS`{ #NUM_ENVS } | `64` | an integer >= 1 | copies | In parallel. |",
+        "| Option | Default | What it does | Legal values (unit) |",
+        "| --- | --- | --- | --- |",
+        "| `NUM_ENVS`{ #NUM_ENVS } | `64` | In parallel. | an integer ≥ 1 (copies) |",
     ]
 
 
 def test_a_bar_in_a_text_does_not_cut_its_cell():
     table = option_table((Option("KIND", "a", "choice", choices=("a",), help="a | b"),))
-    assert table.splitlines()[2] == r"| `KIND`{ #KIND } | `'a'` | one of 'a' |  | a \| b |"
+    assert table.splitlines()[2] == r"| `KIND`{ #KIND } | `'a'` | a \| b | one of 'a' |"
 
 
 def test_every_verb_gets_a_section_with_its_arguments_and_options():
