@@ -87,7 +87,7 @@ def film_run(run: Path, output: Path | None, seed: int, trained_seed: int | None
     if trained not in record.seeds:
         known = ", ".join(map(str, record.seeds))
         raise ConfigError(f"{run} has no seed {trained}. It has: {known}.")
-    pictures = film_episode(make(record.task), load_policy(folder, record, trained), seed)
+    pictures = film_episode(record.task, load_policy(folder, record, trained), seed)
     if not pictures.frames:
         return None, pictures.note
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,13 +14,13 @@ def play(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="A .gif or .mp4 file. [default: RUN/rollout.gif]", show_default=False
+            "--output", "-o", help="A .gif or .mp4 file. Without it: RUN/rollout.gif.", show_default=False
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Draws the initial state.")] = 0,
     trained_seed: Annotated[
         int | None,
-        typer.Option(help="Whose policy, of several seeds. [default: the first]", show_default=False),
+        typer.Option(help="Whose policy, of several seeds. Without it: of the first.", show_default=False),
     ] = None,
 ) -> None:
     """Film one episode of the trained policy."""

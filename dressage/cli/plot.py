@@ -15,11 +15,13 @@ def plot(
         typer.Option(
             "--output",
             "-o",
-            help="A .png file. [default: RUN/learning_curve.png, or learning_curves.png for several runs]",
+            help="A .png file. Without it: RUN/learning_curve.png, or learning_curves.png for several runs.",
             show_default=False,
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Title. [default: the task]", show_default=False)] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title. Without it: the task.", show_default=False)
+    ] = None,
 ) -> None:
     """Draw learning curves with their spread, to compare runs."""
     from dressage.cli.compare import draw_runs

@@ -7,9 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dressage import ppo
+from dressage.cli.trainable import Trainable
 from dressage.cli.training_loop import Outcome
-from dressage.envs import make
-from dressage.learning.trainer import Trainer
 from dressage.reporting.film import write_film
 from dressage.reporting.metric_rows import jsonable, read_rows
 from dressage.reporting.plots import learning_curve, write_learning_curves
@@ -23,7 +22,7 @@ FILM_SEED = 0
 
 
 def finish_run(
-    folder: RunFolder, record: RunRecord, trainer: Trainer, outcome: Outcome, *, film: bool
+    folder: RunFolder, record: RunRecord, trainer: Trainable, outcome: Outcome, *, film: bool
 ) -> None:
     """Write the policies, the learning curve, the film, the summary and the report.
 
@@ -96,8 +95,8 @@ def _with_interval(returns: ReturnSummary) -> str:
     return f"{text} [{describe_number(returns.low)}, {describe_number(returns.high)}]"
 
 
-def _film(folder: RunFolder, record: RunRecord, trainer: Trainer, outcome: Outcome) -> str:
-    pictures = film_episode(make(record.task), trainer.policy(outcome.state, 0), FILM_SEED)
+def _film(folder: RunFolder, record: RunRecord, trainer: Trainable, outcome: Outcome) -> str:
+    pictures = film_episode(record.task, trainer.policy(outcome.state, 0), FILM_SEED)
     if not pictures.frames:
         return pictures.note
     write_film(folder.film, pictures.frames, pictures.frames_per_second)
@@ -106,7 +105,7 @@ def _film(folder: RunFolder, record: RunRecord, trainer: Trainer, outcome: Outco
 
 
 def _summary(
-    folder: RunFolder, record: RunRecord, trainer: Trainer, outcome: Outcome, film_note: str
+    folder: RunFolder, record: RunRecord, trainer: Trainable, outcome: Outcome, film_note: str
 ) -> dict[str, Any]:
     returns = gather(folder, ppo.OPTIONS).returns
     return {

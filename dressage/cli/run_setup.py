@@ -11,10 +11,10 @@ import yaml
 from dressage import ppo
 from dressage.cli.presets import preset_of
 from dressage.cli.start_up import machine, versions
+from dressage.cli.trainable import Trainable
 from dressage.config import check_names
 from dressage.envs import make
 from dressage.errors import ConfigError
-from dressage.learning.trainer import Trainer
 from dressage.reporting.metric_rows import jsonable
 from dressage.reporting.run_folder import RunFolder, RunRecord
 
@@ -73,7 +73,7 @@ def new_record(request: Request) -> RunRecord:
     )
 
 
-def trainer_of(record: RunRecord) -> Trainer:
+def trainer_of(record: RunRecord) -> Trainable:
     """Make the trainer of a run.
 
     Raises:

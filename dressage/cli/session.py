@@ -12,9 +12,9 @@ from rich.console import Console
 from dressage.cli.results import finish_run, show_results
 from dressage.cli.run_setup import Request, config_of, create_folder, new_record, trainer_of
 from dressage.cli.stop_signals import StopSignals
+from dressage.cli.trainable import Trainable
 from dressage.cli.training_loop import Outcome, Timing, TrainingLoop
 from dressage.learning.checkpoints import Checkpoints
-from dressage.learning.trainer import Trainer
 from dressage.reporting.metric_rows import keep_until
 from dressage.reporting.progress import open_progress
 from dressage.reporting.report import describe_resume
@@ -110,7 +110,7 @@ def _train(
     console: Console,
     folder: RunFolder,
     record: RunRecord,
-    trainer: Trainer,
+    trainer: Trainable,
     start: Start,
     extras: Extras,
     stop: StopSignals,
@@ -136,7 +136,7 @@ def _conclude(
     console: Console,
     folder: RunFolder,
     record: RunRecord,
-    trainer: Trainer,
+    trainer: Trainable,
     outcome: Outcome,
     extras: Extras,
 ) -> int:
@@ -151,7 +151,7 @@ def _conclude(
     return INTERRUPTED
 
 
-def _restore(console: Console, folder: RunFolder, trainer: Trainer) -> Start:
+def _restore(console: Console, folder: RunFolder, trainer: Trainable) -> Start:
     checkpoints = Checkpoints(folder.checkpoints, keep=KEPT_CHECKPOINTS)
     if checkpoints.latest() is None:
         keep_until(folder.metrics, 0)
@@ -182,7 +182,7 @@ def _open_sinks(folder: RunFolder, record: RunRecord, extras: Extras) -> Iterato
             sink.close()
 
 
-def _introduce(console: Console, folder: RunFolder, record: RunRecord, trainer: Trainer) -> None:
+def _introduce(console: Console, folder: RunFolder, record: RunRecord, trainer: Trainable) -> None:
     steps = trainer.num_updates * trainer.steps_per_update
     what = f"{record.algorithm.upper()} on {record.task}, {describe_count(len(record.seeds), 'seed')}"
     each = " each" if len(record.seeds) > 1 else ""

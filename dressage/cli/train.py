@@ -8,14 +8,17 @@ import typer
 from dressage.errors import ConfigError
 
 RunOption = Annotated[
-    Path | None, typer.Option("--run", help="Run directory. [default: runs/TASK-SEED]", show_default=False)
+    Path | None, typer.Option("--run", help="Run directory. Without it: runs/TASK-SEED.", show_default=False)
 ]
 
 
 def train(
     context: typer.Context,
     task: Annotated[
-        str | None, typer.Argument(help="Task to train on; `dressage tasks` lists them.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="TASK", help="Task to train on; `dressage tasks` lists them.", show_default=False
+        ),
     ] = None,
     algorithm: Annotated[str, typer.Option(help="Learner.")] = "ppo",
     steps: Annotated[

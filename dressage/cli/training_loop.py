@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dressage.cli.stop_signals import StopSignals
+from dressage.cli.trainable import Trainable
 from dressage.learning.checkpoints import Checkpoints
-from dressage.learning.trainer import Trainer
 from dressage.reporting.metric_rows import Row, episode_returns, eval_row, seed_values, train_row
 from dressage.reporting.progress import ProgressView, Status
 from dressage.reporting.seed_statistics import summarize_returns
@@ -107,7 +107,7 @@ class TrainingLoop:
 
     def __init__(
         self,
-        trainer: Trainer,
+        trainer: Trainable,
         checkpoints: Checkpoints,
         sinks: Sequence[Sink],
         view: ProgressView,

@@ -3,17 +3,16 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dressage.envs import BaseEnv, VectorEnv
-from dressage.envs.adapters.gymnasium import HostTask, HostVectorEnv
+from dressage.envs import BaseEnv, HostTask, HostVectorEnv, Task, VectorEnv, can_render, make, render
+from dressage.errors import DressageError
 from dressage.ppo import Policy
 from dressage.reporting.film import shrink, thin_out
-
-Task = BaseEnv | HostTask
 
 UNLIMITED_STEPS = 10_000
 """Where an evaluation stops waiting for episodes of a task without a time limit, in steps."""
@@ -57,14 +56,6 @@ class Pictures:
 
 
 @runtime_checkable
-class Drawable(Protocol):
-    """A functional environment that draws its states."""
-
-    def render(self, state: Any) -> np.ndarray:  # noqa: ANN401 (any environment's state)
-        """Draw a state, `[H, W, 3]` uint8."""
-
-
-@runtime_checkable
 class Timed(Protocol):
     """An environment that tells how long a step is."""
 
@@ -97,20 +88,20 @@ def play_episodes(task: Task, policy: Policy, episodes: int, seed: int, *, stoch
     return _play_on_host(task, policy, episodes, seed, stochastic=stochastic)
 
 
-def film_episode(task: Task, policy: Policy, seed: int) -> Pictures:
+def film_episode(name: str, policy: Policy, seed: int) -> Pictures:
     """Play one episode with the most likely actions and draw it.
 
     Args:
-        task: The environment; one that cannot be drawn gives no frames and a note that says why.
+        name: The task's name; one that cannot be drawn gives no frames and a note that says why.
         policy: Acts.
         seed: Draws the initial state.
     """
-    if isinstance(task, BaseEnv):
-        if not isinstance(task, Drawable):
-            reason = f"No film: {type(task).__name__} has no render(state) that draws a picture."
-            return Pictures([], FRAMES_PER_SECOND, reason)
-        return _film_functional(task, task, policy, seed)
-    return _film_gymnasium(task, policy, seed)
+    task = make(name)
+    if not isinstance(task, BaseEnv):
+        return _film_on_host(name, policy, seed)
+    if can_render(task):
+        return _film_functional(task, policy, seed)
+    return Pictures([], FRAMES_PER_SECOND, f"No film: {name} has no render(state) that draws a picture.")
 
 
 def _play_compiled(env: VectorEnv, policy: Policy, seed: int, *, stochastic: bool) -> Episodes:
@@ -184,7 +175,7 @@ class _HostActor:
         return np.asarray(self._get_action(observation, key if self._stochastic else None))
 
 
-def _film_functional(task: BaseEnv, artist: Drawable, policy: Policy, seed: int) -> Pictures:
+def _film_functional(task: BaseEnv, policy: Policy, seed: int) -> Pictures:
     reset, step, act = jax.jit(task.reset), jax.jit(task.step), jax.jit(policy.get_action)
     state, observation, _ = reset(jax.random.key(seed))
     states, total, ended = [state], 0.0, False
@@ -195,35 +186,46 @@ def _film_functional(task: BaseEnv, artist: Drawable, policy: Policy, seed: int)
         ended = bool(terminated) or bool(truncated)
     pace = 1.0 / float(task.time_step) if isinstance(task, Timed) else FRAMES_PER_SECOND
     kept, stride = thin_out(states, MOST_FRAMES)
-    frames = [shrink(np.asarray(artist.render(state)), WIDEST_FRAME) for state in kept]
+    frames = [shrink(render(task, state), WIDEST_FRAME) for state in kept]
     return Pictures(frames, pace / stride, _film_note(len(states) - 1, total))
 
 
-def _film_gymnasium(task: HostTask, policy: Policy, seed: int) -> Pictures:
-    import gymnasium
-
+def _film_on_host(name: str, policy: Policy, seed: int) -> Pictures:
     try:
-        env = gymnasium.make(task.name, render_mode="rgb_array")
-    except (gymnasium.error.Error, TypeError, ValueError) as error:
-        return Pictures([], FRAMES_PER_SECOND, f"No film: {task.name} draws no pictures ({error}).")
+        task = make(name, render_mode="rgb_array")
+        assert isinstance(task, HostTask), "the same name without pictures is one"
+        env = task.make(1, seed)
+    except (DressageError, gymnasium.error.Error) as error:
+        return Pictures([], FRAMES_PER_SECOND, f"No film: {name} makes no pictures ({error}).")
     try:
-        return _film_host_episode(env, _HostActor(policy, seed, stochastic=False), seed)
+        return _film_first_episode(env, _HostActor(policy, seed, stochastic=False), task.max_steps, seed)
+    except gymnasium.error.Error as error:
+        return Pictures([], FRAMES_PER_SECOND, f"No film: {name} makes no pictures ({error}).")
     finally:
         env.close()
 
 
-def _film_host_episode(env: Any, actor: _HostActor, seed: int) -> Pictures:  # noqa: ANN401 (Gymnasium's own)
-    observation, _ = env.reset(seed=seed)
-    frames, total, ended = [env.render()], 0.0, False
-    while not ended and len(frames) <= UNLIMITED_STEPS:
-        observation, reward, terminated, truncated, _ = env.step(actor.act(np.asarray(observation)))
-        frames.append(env.render())
-        total += float(reward)
-        ended = terminated or truncated
+def _film_first_episode(env: HostVectorEnv, actor: _HostActor, max_steps: int | None, seed: int) -> Pictures:
+    observation = env.reset(seed)
+    frames = [_picture(env)]
+    for _ in range(max_steps or UNLIMITED_STEPS):
+        step = env.step(actor.act(observation))
+        observation = step.observation
+        if step.ended[0]:
+            # The copy shows the next episode already, so the last picture is that before the last step.
+            break
+        frames.append(_picture(env))
     kept, stride = thin_out(frames, MOST_FRAMES)
-    pace = float(env.metadata.get("render_fps", FRAMES_PER_SECOND))
-    small = [shrink(np.asarray(frame), WIDEST_FRAME) for frame in kept]
-    return Pictures(small, pace / stride, _film_note(len(frames) - 1, total))
+    pace = float((env.env.metadata or {}).get("render_fps", FRAMES_PER_SECOND))
+    note = _film_note(int(step.episode_length[0]), float(step.episode_return[0]))
+    return Pictures([shrink(frame, WIDEST_FRAME) for frame in kept], pace / stride, note)
+
+
+def _picture(env: HostVectorEnv) -> np.ndarray:
+    drawn = env.env.render()
+    if not drawn or drawn[0] is None:
+        raise gymnasium.error.Error("render() returned no picture")
+    return np.asarray(drawn[0])
 
 
 def _film_note(steps: int, total: float) -> str:

@@ -1,0 +1,78 @@
+"""What the tests of the command line share: a cache of compiled programs, and short training."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+from typer.testing import CliRunner
+
+from dressage.cli.main import app
+
+SHORT = (
+    *("--steps", "4096"),
+    *(
+        "--set",
+        "NUM_ENVS=8",
+        "--set",
+        "NUM_EVAL_ENVS=3",
+        "--set",
+        "EVAL_FREQ=4",
+        "--set",
+        "NUM_HIDDEN_UNITS=8",
+    ),
+)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """A cache of compiled programs that all runs of a test session share; JAX forgets it at the end."""
+    folder = tmp_path_factory.mktemp("xla")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+    names = (
+        "jax_compilation_cache_dir",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_persistent_cache_min_entry_size_bytes",
+    )
+    before = {name: getattr(jax.config, name) for name in names}
+    yield folder
+    del os.environ["JAX_COMPILATION_CACHE_DIR"]
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.fixture(scope="session")
+def dressage(cache):
+    """Run the command line in this process."""
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.fixture(scope="session")
+def spawn(cache):
+    """Start the command line in a process of its own."""
+    program = [sys.executable, "-c", "from dressage.cli.main import main; main()"]
+
+    def start(*words):
+        command = [*program, *map(str, words)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def finished(dressage, tmp_path_factory):
+    """A short finished run of the pendulum."""
+    path = tmp_path_factory.mktemp("runs") / "pendulum"
+    shown = dressage("train", "pendulum", *SHORT, "--run", path)
+    assert shown.exit_code == 0, shown.output
+    return path, shown.output
+
+
+@pytest.fixture(scope="session")
+def finished_seeds(dressage, tmp_path_factory):
+    """A short finished run of three seeds."""
+    path = tmp_path_factory.mktemp("runs") / "three"
+    shown = dressage("train", "pendulum", *SHORT, "--seeds", "3", "--seed", "5", "--no-film", "--run", path)
+    assert shown.exit_code == 0, shown.output
+    return path, shown.output
