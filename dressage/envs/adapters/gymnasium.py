@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import gymnasium
@@ -257,7 +258,8 @@ def from_gymnasium(env: Any, options: Mapping[str, Any] | None = None) -> HostTa
     if options and not isinstance(env, str):
         raise ConfigError(f"Options go with an id alone, got {sorted(options)} with {env!r}.")
     if isinstance(env, str):
-        return _task(lambda: _make(env, options or {}), f"gymnasium:{env}")
+        # A partial can be sent to another process, which a lambda cannot.
+        return _task(partial(_make, env, dict(options or {})), f"gymnasium:{env}")
     if isinstance(env, gymnasium.vector.VectorEnv):
         return HostVectorEnv(env)
     if isinstance(env, gymnasium.Env):
@@ -324,7 +326,8 @@ def _task(maker: Maker, name: str) -> HostTask:
 
 def _make(env_id: str, options: Mapping[str, Any]) -> "gymnasium.Env[Any, Any]":
     try:
-        return gymnasium.make(env_id, **options)
+        # The passive checker costs time at each step; shapes are checked here anyway.
+        return gymnasium.make(env_id, **{"disable_env_checker": True, **options})
     except gymnasium.error.UnregisteredEnv as error:
         raise ConfigError(f"gymnasium has no environment {env_id!r}: {error}") from error
     except gymnasium.error.DependencyNotInstalled as error:
