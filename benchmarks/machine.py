@@ -1,0 +1,46 @@
+"""What a result must say of the machine and the moment it was measured on."""
+
+import json
+import os
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
+
+
+def conditions() -> dict[str, Any]:
+    """Return processor, cores, load, time and versions."""
+    return {
+        "time": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in PACKAGES},
+    }
+
+
+def save(name: str, content: dict[str, Any], folder: Path = RESULTS) -> Path:
+    """Write a result with its conditions as `folder/name.json` and return the path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    return path
+
+
+def _processor() -> str:
+    """Return the processor's name and what tells it from others of that name."""
+    found: dict[str, str] = {}
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        key, _, value = line.partition(":")
+        found.setdefault(key.strip(), value.strip())
+    family, model = found.get("cpu family", "?"), found.get("model", "?")
+    widest = next(
+        (name for name in ("avx512f", "avx2", "avx") if name in found.get("flags", "").split()), "no AVX"
+    )
+    return f"{found.get('model name', platform.machine())} (family {family}, model {model}, {widest})"
