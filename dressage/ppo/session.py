@@ -52,7 +52,7 @@ class Session:
         check_environment(env)
         copies = SingleAgentEnv(env, config.NUM_ENVS, fixed_init=config.FIXED_INIT, offset_step=config.OFFSET_STEP)
         evaluated = config.NUM_EVAL_ENVS
-        eval_env = SingleAgentEnv(env, evaluated, fixed_init=False, offset_step=False) if evaluated else None
+        eval_env = SingleAgentEnv(env, evaluated, fixed_init=True, offset_step=False) if evaluated else None
         group = Group(proximal_learner(copies.spec, config), (AGENT,))
         return cls(config, copies, eval_env, (group,), env.max_steps)
 
