@@ -1,5 +1,6 @@
 """Actors, critics and the pair of them, with parameters apart (no shared trunk)."""
 
+import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
@@ -36,8 +37,8 @@ class Actor(nn.Module):
             columns: Whether samples stand in columns inside; see `networks.mlp`.
 
         Returns:
-            Outputs `[..., output_size]`, and `log_std`: `[continuous_dim]` where it is a parameter,
-            `[..., continuous_dim]` where it depends on the observation, None without continuous outputs.
+            Outputs `[..., output_size]`, and log standard deviations `[..., continuous_dim]`, or None without
+            continuous outputs.
         """
         learned_spread = 0 if self.state_independent_std else self.continuous_dim
         sizes = (*self.hidden_sizes, self.output_size + learned_spread)
@@ -48,7 +49,8 @@ class Actor(nn.Module):
             return outputs, None
         if learned_spread:
             return outputs[..., : self.output_size], outputs[..., self.output_size :]
-        return outputs, self.param("log_std", nn.initializers.zeros_init(), (self.continuous_dim,))
+        log_std = self.param("log_std", nn.initializers.zeros_init(), (self.continuous_dim,))
+        return outputs, jnp.broadcast_to(log_std, (*outputs.shape[:-1], self.continuous_dim))
 
 
 class Critic(nn.Module):
