@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUN ?= runs/pendulum
+# A second training gets a folder of its own.
+RUN ?= $(if $(wildcard runs/pendulum),runs/pendulum-$(shell date +%Y%m%d-%H%M%S),runs/pendulum)
 PYTEST_WORKERS ?= 0
 PYTEST := $(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 
