@@ -50,7 +50,7 @@ class Box:
         self, low: ArrayLike, high: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = np.float32
     ) -> None:
         self.dtype = jax.dtypes.canonicalize_dtype(dtype)
-        self.shape = tuple(np.broadcast_shapes(np.shape(low), np.shape(high)) if shape is None else shape)
+        self.shape = _common_shape(np.shape(low), np.shape(high)) if shape is None else tuple(shape)
         self.low = _bound(low, self.shape, self.dtype)
         self.high = _bound(high, self.shape, self.dtype)
 
@@ -271,7 +271,7 @@ def size(space: Space) -> int:
 
 
 def _bound(value: ArrayLike | npt.ArrayLike, shape: Shape, dtype: np.dtype[Any]) -> Bound:
-    if np.broadcast_shapes(np.shape(value), shape) != shape:
+    if _common_shape(np.shape(value), shape) != shape:
         raise UnsupportedSpaceError(f"A bound of shape {np.shape(value)} does not fit the shape {shape}.")
     if isinstance(value, jax.Array):
         return jnp.broadcast_to(value.astype(dtype), shape)
@@ -281,6 +281,13 @@ def _bound(value: ArrayLike | npt.ArrayLike, shape: Shape, dtype: np.dtype[Any])
         numbers = np.clip(numbers, _least(dtype), _greatest(dtype))
     with np.errstate(over="ignore"):
         return np.broadcast_to(numbers.astype(dtype), shape)
+
+
+def _common_shape(first: Shape, second: Shape) -> Shape:
+    try:
+        return np.broadcast_shapes(first, second)
+    except ValueError as error:
+        raise UnsupportedSpaceError(f"A bound of shape {first} does not fit the shape {second}.") from error
 
 
 def _least(dtype: np.dtype[Any]) -> Bound:

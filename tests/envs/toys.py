@@ -19,7 +19,7 @@ class DiaryState:
 
 @dataclass(frozen=True)
 class Diary(BaseEnv):
-    """Observes (identity, step, last action). Ends by itself after 3 to 6 steps, half of the time by truncation."""
+    """Observes (identity, step, last action); ends itself after 3 to 6 steps, half of the time by truncation."""
 
     max_steps: int = 5
     shift: float = 0.0  # added to the reward
@@ -47,7 +47,7 @@ class Diary(BaseEnv):
 
 @dataclass(frozen=True)
 class Line(Environment):
-    """Written in parts: walk on the integers from 0, terminate at 3; rewarded with the square of the new place."""
+    """In parts: walk on the integers from 0, terminate at 3; rewarded with the square of the new place."""
 
     max_steps: int = 8
 

@@ -1,9 +1,10 @@
 """Domain randomisation: parameters of an environment drawn anew in each episode."""
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeGuard, cast
 
 import jax
 
@@ -46,8 +47,8 @@ class UniformParameters:
 class RandomizeParameters(Wrapper):
     """Runs every episode with newly drawn parameters of the environment.
 
-    The environment is a dataclass (like those of the suite) whose fields are its parameters; a wrapper around
-    it is looked through. `info["parameters"]` has those of the episode. Where `fixed_init` keeps an initial
+    The environment is a dataclass (like those of the suite) whose fields are its parameters; wrappers around
+    it are looked through. `info["parameters"]` has those of the episode. Where `fixed_init` keeps an initial
     state, the parameters are drawn anew all the same and the kept state is left as it was.
 
     Attributes:
@@ -117,18 +118,20 @@ def _uniform(ranges: Mapping[str, tuple[float, float]]) -> UniformParameters:
 
 
 def _parameter_names(env: BaseEnv) -> list[str]:
-    inside = _parameter_names(env.env) if isinstance(env, Wrapper) else []
-    return [*inside, *(name for name in _field_names(env) if name != "env")]
+    if isinstance(env, Wrapper):
+        return _parameter_names(env.env)
+    return [field.name for field in dataclasses.fields(env)] if _is_dataclass(env) else []
 
 
 def _replaced(env: BaseEnv, parameters: Mapping[str, PyTree]) -> BaseEnv:
-    fields = _field_names(env)
-    own = {name: value for name, value in parameters.items() if name in fields}
     if isinstance(env, Wrapper):
-        inside = {name: value for name, value in parameters.items() if name not in fields}
-        own["env"] = _replaced(env.env, inside)
-    return cast(BaseEnv, dataclasses.replace(cast("DataclassInstance", env), **own))
+        # A copy, since a wrapper was checked when it was made and drawn values cannot be checked.
+        outside = copy.copy(env)
+        object.__setattr__(outside, "env", _replaced(env.env, parameters))
+        return outside
+    assert _is_dataclass(env), "its fields were looked up at construction"
+    return cast(BaseEnv, dataclasses.replace(env, **parameters))
 
 
-def _field_names(env: object) -> list[str]:
-    return [field.name for field in dataclasses.fields(env)] if dataclasses.is_dataclass(env) else []
+def _is_dataclass(env: object) -> "TypeGuard[DataclassInstance]":
+    return dataclasses.is_dataclass(env) and not isinstance(env, type)
