@@ -162,7 +162,7 @@ def test_squashing_maps_all_numbers_into_the_bounds():
         def action_space(self, state):
             return Box(-2.0, 6.0, ())
 
-    # -2 + (tanh(1.2) + 1) / 2 * 8
+    # The worked number of u = 1.2 between -2 and 6.
     _, (observation, *_) = run(SquashAction(Skewed()), KEY, np.float32([0, 1.2, 50, -50]))
     np.testing.assert_allclose(observation[:, 2], [2.0, 5.3346184, 6.0, -2.0], rtol=1e-6)
 

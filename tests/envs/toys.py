@@ -19,7 +19,7 @@ class DiaryState:
 
 @dataclass(frozen=True)
 class Diary(BaseEnv):
-    """Observes (identity, step, last action); ends itself after 3 to 6 steps, half of the time by truncation."""
+    """Observes (identity, step, last action); ends itself after 3 to 6 steps, half the time by truncation."""
 
     max_steps: int = 5
     shift: float = 0.0  # added to the reward

@@ -85,6 +85,7 @@ class HostVectorEnv:
         self.autoreset_mode = autoreset_mode_of(env, self.name)
         self._flattening = Flattening(env.single_observation_space, self.name)
         self._seed = seed
+        self._is_loop = isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         self._copies = np.arange(self.num_envs)
         self.observation_space: Box = self._flattening.space
         self.action_space: Space = action_space_of(env.single_action_space, self.name)
@@ -159,7 +160,7 @@ class HostVectorEnv:
 
     def _seeds(self, seed: int | None) -> Any:  # noqa: ANN401 (an int, a list of them, or None)
         # Neighbouring seeds would share copies if copy b took seed + b; derived seeds do not.
-        if seed is None or not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+        if seed is None or not self._is_loop:
             return seed
         # Halved, since some environments take no seed beyond 2**31 - 1.
         return [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(self.num_envs)]
@@ -167,7 +168,7 @@ class HostVectorEnv:
     def _observed(self, observation: Any) -> Array:  # noqa: ANN401
         return self._flattening.batch(observation, self.env.observation_space, self.num_envs)
 
-    def _action(self, action: Array) -> Array:
+    def _action(self, action: Array) -> Any:  # noqa: ANN401 (an array, or arrays without axes)
         space = self.env.single_action_space
         shape = (self.num_envs, *(space.shape or ()))
         values = np.asarray(action)
@@ -183,7 +184,11 @@ class HostVectorEnv:
             values = np.clip(
                 np.clip(values, space.low, space.high).astype(space.dtype), space.low, space.high
             )
-        return values.astype(space.dtype)
+        values = values.astype(space.dtype)
+        if isinstance(space, gymnasium.spaces.Box) and space.shape == () and self._is_loop:
+            # Gymnasium iterates over the batch, and an array's items are numbers, which such a box refuses.
+            return tuple(np.asarray(value) for value in values)
+        return values
 
     def _final_observations(
         self, observation: Array, terminated: Array, truncated: Array, infos: Mapping[str, Any]
@@ -375,7 +380,11 @@ def _copy_numbers(source: Mapping[str, Any], rows: Array, own: dict[str, Array])
         if name.startswith("_") or not numeric:
             continue
         given = rows & np.asarray(source.get(f"_{name}", True))
-        if name not in own:
-            own[name], own[f"_{name}"] = np.zeros_like(values), np.zeros(len(rows), bool)
-        own[name][given] = values[given]
-        own[f"_{name}"] |= given
+        if not given.any():
+            continue
+        # A step may report a fraction where a reset reported a whole number.
+        dtype = np.result_type(values, own.get(name, values))
+        known = own.get(name, np.zeros_like(values)).astype(dtype)
+        known[given] = values[given]
+        own[name] = known
+        own[f"_{name}"] = given | own.get(f"_{name}", np.zeros(len(rows), bool))
