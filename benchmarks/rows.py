@@ -156,7 +156,7 @@ def _rejax_row(task: str, env: str) -> Row:
         (Competitor("rejax", "rejax_worker.py", "rejax", {"env": env, "config": {}}), dressage(task, config)),
         (Target("rejax", 1.7, 2.2),),
         "Evaluations are left out on both sides: by default rejax plays 128 episodes every 4,096 steps, "
-        "which is most of its time. rejax takes the time limit for a terminal state; dressage bootstraps there.",
+        "which is most of its time. rejax takes the time limit for a terminal state; dressage bootstraps.",
     )
 
 
@@ -189,7 +189,7 @@ def _sb3_row() -> Row:
         (Target("stable-baselines3", 30, 50),),
         "One core for everyone, since torch is slower with two here. The peers step Gymnasium's environment "
         "in Python; dressage steps its own, equal one inside the compiled program. dressage clips the value "
-        "loss and normalises advantages once a rollout; the peers do not clip it and normalise once a minibatch.",
+        "loss and normalises advantages once a rollout; the peers do neither, and normalise in each minibatch.",
     )
 
 

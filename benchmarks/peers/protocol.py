@@ -8,7 +8,7 @@ can import it.
     runner                          worker
                                     {"import_seconds": ..., "trace_seconds": ..., "compile_seconds": ..., ...}
     {"seed": 1}            ->
-                                    {"seconds": ..., "steps": ..., ...}
+                                    {"seconds": ..., "cpu_seconds": ..., "steps": ..., ...}
     {"stop": true}         ->
                                     {"peak_memory_mib": ...}
 """
@@ -76,9 +76,10 @@ def serve(prepare: Callable[[], Prepared]) -> None:
         request = json.loads(line)
         if request.get("stop"):
             break
-        start = time.perf_counter()
+        start, start_cpu = time.perf_counter(), time.process_time()
         numbers = prepared.run(request["seed"])
-        _reply(replies, seconds=time.perf_counter() - start, **numbers)
+        seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - start_cpu
+        _reply(replies, seconds=seconds, cpu_seconds=cpu_seconds, **numbers)
     _reply(replies, peak_memory_mib=peak_memory_mib())
 
 
