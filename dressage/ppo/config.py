@@ -16,7 +16,9 @@ from dressage.ppo.records import Diagnostics, Transition
 
 OPTIONS: tuple[Option, ...] = (
     Option("LR", 5e-4, "number", 0.0, open_minimum=True, help="Adam's learning rate."),
-    Option("NUM_ENVS", 64, "integer", 1, unit="environments", help="Environment copies that step in parallel."),
+    Option(
+        "NUM_ENVS", 64, "integer", 1, unit="environments", help="Environment copies that step in parallel."
+    ),
     Option("NUM_STEPS", 16, "integer", 1, unit="steps", help="Steps of every copy before each update."),
     Option(
         "TOTAL_TIMESTEPS",
@@ -27,14 +29,27 @@ OPTIONS: tuple[Option, ...] = (
         help="Environment steps over all copies; rounded up to whole updates.",
     ),
     Option("UPDATE_EPOCHS", 4, "integer", 1, unit="passes", help="Passes over each rollout."),
-    Option("NUM_MINIBATCHES", 4, "integer", 1, unit="parts", help="Parts into which each pass cuts the rollout."),
+    Option(
+        "NUM_MINIBATCHES", 4, "integer", 1, unit="parts", help="Parts into which each pass cuts the rollout."
+    ),
     Option("GAMMA", 0.99, "number", 0.0, 1.0, help="Discount factor a step."),
     Option("GAE_LAMBDA", 0.95, "number", 0.0, 1.0, help="Trace decay of generalised advantage estimation."),
-    Option("CLIP_EPS", 0.2, "number", 0.0, open_minimum=True, help="Half width of the interval of trusted ratios."),
+    Option(
+        "CLIP_EPS",
+        0.2,
+        "number",
+        0.0,
+        open_minimum=True,
+        help="Half width of the interval of trusted ratios.",
+    ),
     Option("ENT_COEF", 0.01, "number", 0.0, help="Weight of the entropy bonus."),
     Option("VF_COEF", 0.5, "number", 0.0, help="Weight of the value loss."),
-    Option("MAX_GRAD_NORM", 0.5, "number", 0.0, open_minimum=True, help="Norm to which gradients are clipped."),
-    Option("NUM_HIDDEN_LAYERS", 2, "integer", 0, unit="layers", help="Hidden layers of actor and critic each."),
+    Option(
+        "MAX_GRAD_NORM", 0.5, "number", 0.0, open_minimum=True, help="Norm to which gradients are clipped."
+    ),
+    Option(
+        "NUM_HIDDEN_LAYERS", 2, "integer", 0, unit="layers", help="Hidden layers of actor and critic each."
+    ),
     Option("NUM_HIDDEN_UNITS", 64, "integer", 1, unit="units", help="Units of every hidden layer."),
     Option(
         "KERNEL_INIT_TYPE",
@@ -43,7 +58,9 @@ OPTIONS: tuple[Option, ...] = (
         choices=tuple(KERNEL_INITS),
         help="How kernels are drawn; the policy's last layer is scaled by 0.01.",
     ),
-    Option("HIDDEN_ACTIVATION", "tanh", "choice", choices=tuple(ACTIVATIONS), help="Activation of hidden layers."),
+    Option(
+        "HIDDEN_ACTIVATION", "tanh", "choice", choices=tuple(ACTIVATIONS), help="Activation of hidden layers."
+    ),
     Option(
         "STATE_INDEPENDENT_STD",
         True,
@@ -75,7 +92,9 @@ OPTIONS: tuple[Option, ...] = (
         "boolean",
         help="Whether the copies' first time limits are spread evenly, so that their episodes do not end together.",
     ),
-    Option("NUM_EVAL_ENVS", 20, "integer", 0, unit="episodes", help="Episodes of each evaluation; 0 for none."),
+    Option(
+        "NUM_EVAL_ENVS", 20, "integer", 0, unit="episodes", help="Episodes of each evaluation; 0 for none."
+    ),
     Option(
         "EVAL_FREQ",
         10,
@@ -84,8 +103,8 @@ OPTIONS: tuple[Option, ...] = (
         unit="evaluations",
         help="Evaluations of the whole run, spread evenly; at most one an update.",
     ),
-    Option("VERBOSE", True, "boolean", help="Whether each evaluation prints a line."),
-    Option("DEBUG", False, "boolean", help="Whether every update prints a line."),
+    Option("VERBOSE", True, "boolean", help="Whether each evaluation of `train` prints a line."),
+    Option("DEBUG", False, "boolean", help="Whether every update of `train` prints a line."),
 )
 
 FLOATS = tuple(option.name for option in OPTIONS if option.kind == "number")
@@ -253,9 +272,11 @@ class Config(struct.PyTreeNode):
 
 
 def _line(metrics: dict[str, Any]) -> str:
-    steps = int(np.max(metrics["train/total_steps"]))
-    parts = [f"steps {steps:>10,d}", f"kl {np.mean(metrics['train/approx_kl']):.4f}"]
-    if "eval/mean_returns" in metrics:
+    """Put the metrics that are there in one line; a user's callback may return others."""
+    parts = [f"steps {int(np.max(metrics['train/total_steps'])):>10,d}"]
+    if "train/approx_kl" in metrics:
+        parts.append(f"kl {np.mean(metrics['train/approx_kl']):.4f}")
+    if {"eval/mean_returns", "eval/std_returns", "eval/total_episodes"} <= set(metrics):
         returns = np.ravel(metrics["eval/mean_returns"])
         episodes = int(np.sum(metrics["eval/total_episodes"]))
         spread = np.ravel(metrics["eval/std_returns"]) if returns.size == 1 else returns.std()
@@ -266,7 +287,9 @@ def _line(metrics: dict[str, Any]) -> str:
 def _static_value(value: Any, name: str) -> Any:  # noqa: ANN401
     """Give the Python value of a concrete array; a traced one cannot be static."""
     if isinstance(value, jax.core.Tracer):
-        raise ConfigError(f"PPO option {name!r} is static and cannot be traced or vmapped; traced: {', '.join(FLOATS)}.")
+        raise ConfigError(
+            f"PPO option {name!r} is static and cannot be traced or vmapped; traced: {', '.join(FLOATS)}."
+        )
     return value.item() if np.ndim(value) == 0 else value
 
 

@@ -11,7 +11,7 @@ from dressage.envs.functional import BaseEnv
 from dressage.learning import scan_driver
 from dressage.learning.metrics import ChunkSums
 from dressage.learning.records import LearnerState
-from dressage.ppo.callbacks import host_callback
+from dressage.ppo.callbacks import evaluation_callback, update_callback
 from dressage.ppo.config import Config
 from dressage.ppo.records import Diagnostics
 from dressage.ppo.result import PPOResult, RunnerState
@@ -49,13 +49,39 @@ def train(env: BaseEnv, config: Config, rng: Array) -> PPOResult:
     chunks = jnp.asarray(np.diff(after, prepend=0), jnp.int32)
     steps = _step_counts(after, config)
 
-    def train_and_evaluate(state: LearnerState, row: tuple[Array, Array]) -> tuple[LearnerState, dict[str, Any]]:
-        state, sums = scan_driver.advance(session.env, session.groups, config.NUM_STEPS, state, row[0])
+    def train_and_evaluate(
+        state: LearnerState, row: tuple[Array, Array]
+    ) -> tuple[LearnerState, dict[str, Any]]:
+        state, sums = _advance(session, state, row[0])
         return state, _report(session, state, sums, row[1])
 
     state, metrics = lax.scan(train_and_evaluate, state, (chunks, steps))
     learner = session.groups[0].learner
-    return PPOResult(config, RunnerState.of(state, learner.network), metrics, learner.head.spec, session.env.layout)
+    return PPOResult(
+        config, RunnerState.of(state, learner.network), metrics, learner.head.spec, session.env.layout
+    )
+
+
+def _advance(session: Session, state: LearnerState, updates: Array) -> tuple[LearnerState, ChunkSums]:
+    """Make the updates up to the next evaluation; with `DEBUG` one at a time, each with its line."""
+
+    def advance(state: LearnerState, updates: Array) -> tuple[LearnerState, ChunkSums]:
+        return scan_driver.advance(session.env, session.groups, session.config.NUM_STEPS, state, updates)
+
+    def one_update(
+        carry: tuple[LearnerState, ChunkSums], index: Array
+    ) -> tuple[tuple[LearnerState, ChunkSums], None]:
+        state, sums = advance(carry[0], jnp.int32(index < updates))
+        update_callback(session.config, sums.updates, state.updates, diagnostics(sums).named())
+        return (state, jax.tree.map(jnp.add, carry[1], sums)), None
+
+    if not session.config.DEBUG:
+        return advance(state, updates)
+    none = jax.tree.map(jnp.zeros_like, jax.eval_shape(advance, state, updates)[1])
+    # JAX refuses ordered callbacks under `vmap` in a loop of unknown length and in a branch, so that shorter chunks
+    # make empty steps, of which nothing is printed.
+    longest = -(-session.config.NUM_UPDATES // session.config.NUM_EVALS)
+    return lax.scan(one_update, (state, none), jnp.arange(longest))[0]
 
 
 def _report(session: Session, state: LearnerState, sums: ChunkSums, total_steps: Array) -> dict[str, Any]:
@@ -67,7 +93,7 @@ def _report(session: Session, state: LearnerState, sums: ChunkSums, total_steps:
     given = session.config.EVAL_METRICS_JAX_CB(total_steps, diagnostics(sums), transitions)
     fault = {f"fault/{name}": getattr(state.fault, name) for name in ("field", "environment", "step")}
     metrics = {"train/total_steps": total_steps, **given, **fault}
-    host_callback(session.config, metrics)
+    evaluation_callback(session.config, metrics)
     return metrics
 
 
