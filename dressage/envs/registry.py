@@ -124,14 +124,22 @@ def _python(rest: str, options: Options) -> BaseEnv:
     if not callable(function):
         near = suggest(function_name, [key for key in vars(module) if not key.startswith("_")])
         raise ConfigError(f"{task}: the module {module_name!r} has no function {function_name!r}.{near}")
-    try:
-        inspect.signature(function).bind(**options)
-    except TypeError as error:
-        raise ConfigError(f"{task} does not take the options {sorted(options)}: {error}.") from error
+    _check_signature(function, options, task)
     env = function(**options)
     if not isinstance(env, BaseEnv):
         raise ConfigError(f"{task} must return a dressage.envs.BaseEnv, got {type(env).__name__}.")
     return env
+
+
+def _check_signature(function: Callable[..., object], options: Options, task: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some built-in functions have none
+        return
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        raise ConfigError(f"{task} does not take the options {sorted(options)}: {error}.") from error
 
 
 def _import(module_name: str, task: str) -> ModuleType:

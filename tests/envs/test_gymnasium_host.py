@@ -1,4 +1,4 @@
-"""Gymnasium on the host: final observations in every autoreset mode, all kinds of observations and actions."""
+"""Gymnasium on the host: final observations in every autoreset mode, all kinds of spaces."""
 
 import gymnasium
 import numpy as np
@@ -14,7 +14,7 @@ LINE = spaces.Box(-100, 100, (1,), np.float32)
 
 
 class Script(gymnasium.Env):
-    """Plays a list of episodes: the first observation, then (observation, reward, terminated, truncated) rows."""
+    """Plays episodes: a first observation, then rows (observation, reward, terminated, truncated)."""
 
     def __init__(self, episodes, observation_space=None, action_space=None):
         self.metadata = {}

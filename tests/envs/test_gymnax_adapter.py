@@ -30,11 +30,11 @@ def test_steps_equal_those_of_gymnaxs_own_step_without_its_reset():
     state, observation, _ = env.reset(jax.random.key(0))
     inner, step = state.inner, jax.jit(env.step)
     for t in range(30):
-        state, observation, reward, terminated, truncated, info = step(state, t % 2)
+        state, observation, reward, terminated, truncated, info = step(state, 1)
         shown, inner, peer_reward, peer_terminated, peer_truncated, peer_info = peer.step(
-            jax.random.key(t), inner, t % 2, params
+            jax.random.key(t), inner, 1, params
         )
-        np.testing.assert_allclose(observation, peer_info["final_observation"], rtol=1e-6)
+        np.testing.assert_allclose(observation, peer_info["final_observation"], atol=1e-5)
         assert (float(reward), bool(terminated)) == (float(peer_reward), bool(peer_terminated))
         assert bool(truncated) == bool(peer_truncated)
         assert float(info["discount"]) == float(peer_info["discount"])

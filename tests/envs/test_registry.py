@@ -18,7 +18,7 @@ def test_every_shipped_task_is_made_with_its_declared_defaults(name):
     assert vars(env) == declared == vars(make(name, **declared))
 
 
-def test_the_names_of_the_seedless_suite_are_listed():
+def test_the_names_of_the_suite_and_the_prefixes_are_listed():
     assert tasks() == ("cartpole", "pendulum")
     assert set(PREFIXES) == {"brax", "gymnasium", "gymnax", "python"}
 

@@ -18,7 +18,7 @@ finite = st.floats(-(2.0**100), 2.0**100, width=32)
 @st.composite
 def boxes(draw):
     """Boxes of any bounds: finite, infinite on one side, both sides, equal."""
-    number = draw(st.integers(1, 4))
+    number = draw(st.sampled_from([1, 3]))  # each new shape is compiled anew
     pairs = [sorted((draw(finite), draw(finite))) for _ in range(number)]
     low, high = np.array(pairs, np.float32).T
     low = np.where(draw(st.lists(st.booleans(), min_size=number, max_size=number)), -np.inf, low)
