@@ -12,7 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-ROUNDS = 6  # Four rounds mix large domains; six also mix domains of a few hundred (see the uniformity tests).
+# Four rounds mix large domains, six also domains of a hundred. Twice as many below that: with six, some of ten
+# elements are neighbours 3 % too often, and with sixteen elements 5 %.
+ROUNDS = 6
+SMALL_SIZE, SMALL_SIZE_ROUNDS = 64, 12
 
 
 def permutation(key: Array, size: int) -> Array:
@@ -30,7 +33,8 @@ def permutation(key: Array, size: int) -> Array:
     """
     left_size = math.isqrt(size - 1) + 1
     right_size = -(-size // left_size)
-    round_keys = jax.random.bits(key, (ROUNDS,), jnp.uint32)
+    rounds = SMALL_SIZE_ROUNDS if size < SMALL_SIZE else ROUNDS
+    round_keys = jax.random.bits(key, (rounds,), jnp.uint32)
     numbers = _feistel(jnp.arange(size, dtype=jnp.uint32), round_keys, left_size, right_size)
     if left_size * right_size == size:
         return numbers.astype(jnp.int32)
@@ -44,7 +48,7 @@ def permutation(key: Array, size: int) -> Array:
 def _feistel(numbers: Array, round_keys: Array, left_size: int, right_size: int) -> Array:
     """Apply a bijection of `0 ... left_size * right_size - 1`; each round adds a hash of the other half."""
     left, right = numbers // right_size, numbers % right_size
-    for index in range(0, ROUNDS, 2):
+    for index in range(0, round_keys.shape[0], 2):
         left = (left + _hash(right, round_keys[index]) % left_size) % left_size
         right = (right + _hash(left, round_keys[index + 1]) % right_size) % right_size
     return left * right_size + right
