@@ -79,7 +79,9 @@ class Policy(Base):
             The unscaled action: `[..., action_dim]` before squashing or clipping, or category indices from 0.
         """
         head = self._head()
-        distribution = head.distribution(self._actor().apply({"params": self.model["actor"]}, jnp.asarray(norm_obs)))
+        distribution = head.distribution(
+            self._actor().apply({"params": self.model["actor"]}, jnp.asarray(norm_obs))
+        )
         return distribution.mode() if rng is None else distribution.sample(rng)
 
     def get_action(self, obs: ArrayLike, rng: Array | None = None) -> Array:
@@ -95,7 +97,10 @@ class Policy(Base):
         Raises:
             ValueError: If the observation has another length than the policy was trained on.
         """
-        return self._head().environment_action(self.apply_actor(self._normalized(obs), rng))
+        action = self.apply_actor(self._normalized(obs), rng)
+        if self.act_scaling is None:
+            return self._head().environment_action(action)
+        return self.act_scaling.unsquash(action).reshape(*action.shape[:-1], *self.spec.action_shape)
 
     def value(self, obs: ArrayLike) -> Array:
         """Return the critic's estimate `[...]` of the discounted return that follows raw observations."""
@@ -104,7 +109,10 @@ class Policy(Base):
         return values
 
     def save(self, folder: str | Path) -> None:
-        """Write weights (safetensors) and description (JSON) into a folder, all or nothing."""
+        """Write weights (safetensors) and description (JSON) into a folder.
+
+        Killed at any moment, the folder holds the policy that was there before or this one.
+        """
         from dressage.ppo.policy_files import save_policy
 
         save_policy(self, Path(folder))
@@ -125,13 +133,15 @@ class Policy(Base):
         return features if self.obs_scaling is None else self.obs_scaling.normalize(features)
 
     def _features(self, obs: Any) -> Array:  # noqa: ANN401
-        size = self.spec.obs_dim
-        shape = jnp.shape(obs) if not isinstance(obs, dict | tuple) else None
-        own = self.layout.shape
-        if shape is not None and self.layout.kind == "box" and shape[-1:] == (size,) and shape[-len(own) :] != own:
-            return jnp.asarray(obs, jnp.float32)
-        if shape is not None and self.layout.kind == "box" and shape[len(shape) - len(own) :] != own:
-            raise ValueError(f"The policy takes observations of shape {own} or flat [{size}], got shape {shape}.")
+        if self.layout.kind == "box":
+            shape, own, size = jnp.shape(obs), self.layout.shape, self.spec.obs_dim
+            in_own_shape = len(shape) >= len(own) and shape[len(shape) - len(own) :] == own
+            if not in_own_shape and shape[-1:] != (size,):
+                raise ValueError(
+                    f"The policy takes observations of shape {own} or of length {size}, got shape {shape}."
+                )
+            if not in_own_shape:
+                return jnp.asarray(obs, jnp.float32)
         return self.layout.flatten(obs)
 
     def _head(self) -> PolicyHead:
@@ -149,5 +159,3 @@ class Policy(Base):
     def _hidden_sizes(self, network: str) -> tuple[int, ...]:
         layers = [name for name in self.model[network] if name.startswith("Dense_")]
         return tuple(self.model[network][f"Dense_{i}"]["bias"].shape[-1] for i in range(len(layers) - 1))
-
-

@@ -4,15 +4,12 @@ import dataclasses
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save
 
 from dressage import __version__
 from dressage.errors import CheckpointError
@@ -21,16 +18,20 @@ from dressage.learning.specs import AgentSpec, ObservationLayout
 from dressage.ppo.policy import NormalizeVec, Policy
 
 FORMAT = 1
-WEIGHTS = "weights.safetensors"
 MANIFEST = "policy.json"
 
 
 def save_policy(policy: Policy, folder: Path) -> None:
-    """Write a policy; the folder appears complete or not at all, and replaces an older one."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    save_file(_tensors(policy), draft / WEIGHTS)
-    manifest = {
+    """Write a policy into a folder, whose other files stay.
+
+    The weights' file is named by its content, and the manifest, which names it, is put in place in one step: killed
+    at any moment, the folder holds the policy that was there before or this one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    content = save(_tensors(policy))
+    checksum = hashlib.sha256(content).hexdigest()
+    weights = f"weights-{checksum[:12]}.safetensors"
+    description = {
         "format": FORMAT,
         "dressage": __version__,
         "hidden_activation": policy.hidden_activation,
@@ -40,11 +41,15 @@ def save_policy(policy: Policy, folder: Path) -> None:
         "observation_clip": None if policy.obs_scaling is None else policy.obs_scaling.clip,
         "spec": dataclasses.asdict(policy.spec),
         "layout": dataclasses.asdict(policy.layout),
-        "sha256": _sha256(draft / WEIGHTS),
+        "weights": weights,
+        "weights_sha256": checksum,
     }
-    (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
-    draft.chmod(0o755)
-    _replace(draft, folder)
+    manifest = description | {"sha256": _description_checksum(description)}
+    _write_whole(folder / weights, content)
+    _write_whole(folder / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+    for old in folder.glob("weights-*.safetensors"):
+        if old.name != weights:
+            old.unlink()
 
 
 def load_policy(folder: Path) -> Policy:
@@ -54,16 +59,15 @@ def load_policy(folder: Path) -> Policy:
         CheckpointError: If a file is missing, cut short, altered, or of a newer format.
     """
     manifest = _read_manifest(folder)
-    path = folder / WEIGHTS
+    path = folder / manifest["weights"]
     if not path.is_file():
-        raise CheckpointError(f"The policy {folder} is incomplete: {WEIGHTS} is missing.")
-    if _sha256(path) != manifest["sha256"]:
-        raise CheckpointError(f"The policy {folder} is damaged: {WEIGHTS} differs from its checksum in {MANIFEST}.")
-    try:
-        tensors = load_file(path)
-    except SafetensorError as error:
-        raise CheckpointError(f"The policy {folder} is damaged: {WEIGHTS} is no safetensors file.") from error
-    return _assemble(manifest, tensors)
+        raise CheckpointError(f"The policy {folder} is incomplete: {path.name} is missing.")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != manifest["weights_sha256"]:
+        raise CheckpointError(
+            f"The policy {folder} is damaged: {path.name} differs from its checksum in {MANIFEST}."
+        )
+    return _assemble(manifest, load(content))
 
 
 def _assemble(manifest: dict[str, Any], tensors: dict[str, np.ndarray]) -> Policy:
@@ -92,14 +96,12 @@ def _assemble(manifest: dict[str, Any], tensors: dict[str, np.ndarray]) -> Polic
 
 
 def _tensors(policy: Policy) -> dict[str, np.ndarray]:
-    tensors = {
-        f"{network}/{path}": array for network, params in policy.model.items() for path, array in _flatten(params)
-    }
+    tensors = dict(_flatten(policy.model))
     if policy.obs_scaling is not None:
         for name in ("mean", "var", "count"):
             tensors[f"observation_moments/{name}"] = getattr(policy.obs_scaling, name)
     # safetensors writes the buffer as it lies in memory, so that any other layout would be corrupted.
-    return {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    return {name: np.asarray(array, order="C") for name, array in tensors.items()}
 
 
 def _flatten(params: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -117,14 +119,18 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f"There is no policy in {folder}: {MANIFEST} is missing.")
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text())
+        manifest: Any = json.loads(path.read_text())
     except ValueError as error:
         raise CheckpointError(f"The policy {folder} is damaged: {MANIFEST} is no JSON.") from error
-    if manifest.get("format") != FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        found = manifest.get("format") if isinstance(manifest, dict) else None
         raise CheckpointError(
-            f"The policy {folder} has format {manifest.get('format')!r}; this version of dressage reads {FORMAT}."
+            f"The policy {folder} has format {found!r}; this version of dressage reads {FORMAT}."
         )
-    return manifest
+    description = {name: value for name, value in manifest.items() if name != "sha256"}
+    if _description_checksum(description) != manifest.get("sha256"):
+        raise CheckpointError(f"The policy {folder} is damaged: {MANIFEST} differs from its own checksum.")
+    return description
 
 
 def _layout(fields: dict[str, Any]) -> ObservationLayout:
@@ -137,14 +143,15 @@ def _tuples(value: Any) -> Any:  # noqa: ANN401 (JSON knows lists only)
     return tuple(value) if isinstance(value, list) else value
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _description_checksum(description: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
 
 
-def _replace(draft: Path, folder: Path) -> None:
-    """Put a finished folder in its place; an older one is moved aside first and removed last."""
-    old = draft.with_name(f"{draft.name}-old")
-    if folder.exists():
-        os.replace(folder, old)
-    os.replace(draft, folder)
-    shutil.rmtree(old, ignore_errors=True)
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file that appears complete or not at all."""
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
