@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import ArrayLike, DTypeLike
 
+from dressage.equations.action_scaling import UNBOUNDED
 from dressage.errors import UnsupportedSpaceError
 
 if TYPE_CHECKING:
@@ -290,16 +291,20 @@ def _common_shape(first: Shape, second: Shape) -> Shape:
         raise UnsupportedSpaceError(f"A bound of shape {first} does not fit the shape {second}.") from error
 
 
-def _least(dtype: np.dtype[Any]) -> Bound:
+def _least(dtype: np.dtype[Any]) -> Any:  # noqa: ANN401 (a number of the dtype's own kind)
     if dtype.kind == "b":
         return False
-    return _float_limits(dtype).min if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).min
+    if jnp.issubdtype(dtype, jnp.floating):
+        return max(_float_limits(dtype).min, -UNBOUNDED)
+    return np.iinfo(dtype).min
 
 
-def _greatest(dtype: np.dtype[Any]) -> Bound:
+def _greatest(dtype: np.dtype[Any]) -> Any:  # noqa: ANN401
     if dtype.kind == "b":
         return True
-    return _float_limits(dtype).max if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).max
+    if jnp.issubdtype(dtype, jnp.floating):
+        return min(_float_limits(dtype).max, UNBOUNDED)
+    return np.iinfo(dtype).max
 
 
 def _float_limits(dtype: np.dtype[Any]) -> Any:  # noqa: ANN401 (the type of limits differs between dtypes)

@@ -184,9 +184,9 @@ def test_squashed_and_clipped_environments_offer_unbounded_actions(wrapper):
 @pytest.mark.parametrize(
     ("low", "high", "match"),
     [
-        ([-1, 0], [1, np.inf], r"dimension 1 needs two finite bounds, got \[0.0, inf\]"),
-        ([-1, -3.4028235e38], [1, 1], "dimension 1 needs two finite bounds"),
-        ([2, 0], [2, 1], r"dimension 0 needs low < high, got \[2.0, 2.0\]"),
+        ([-1, 0], [1, np.inf], r"dimension 1 has bounds \[0, inf\]: squashing needs finite bounds"),
+        ([-1, -3.4028235e38], [1, 1], "dimension 1 has bounds .*: squashing needs finite bounds"),
+        ([2, 0], [2, 1], r"dimension 0 has bounds \[2, 2\]: the lower bound must be below"),
     ],
 )
 def test_bounds_that_cannot_be_squashed_into_are_refused_by_dimension(low, high, match):
@@ -194,7 +194,7 @@ def test_bounds_that_cannot_be_squashed_into_are_refused_by_dimension(low, high,
         def action_space(self, state):
             return Box(np.float32(low), np.float32(high))
 
-    with pytest.raises(UnsupportedSpaceError, match=match):
+    with pytest.raises(ConfigError, match=match):
         SquashAction(Bounded())
 
 

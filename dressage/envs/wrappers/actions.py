@@ -10,6 +10,7 @@ from dressage.config import whole_number
 from dressage.envs.functional import BaseEnv, Info, PyTree, Transition, select
 from dressage.envs.spaces import Box, Space
 from dressage.envs.wrappers.base import Wrapped, Wrapper, spaces_of
+from dressage.equations.action_scaling import check_bounds, scale_action
 from dressage.errors import ConfigError, UnsupportedSpaceError
 
 
@@ -21,21 +22,22 @@ class SquashAction(Wrapper):
         env: An environment whose actions are a bounded float `Box`.
 
     Raises:
-        UnsupportedSpaceError: If a bound is infinite (or the dtype's largest number), if two bounds are
-            equal, or if the action space is no float `Box`; the text names the dimension.
+        ConfigError: If a bound is infinite (or the dtype's largest number), or two bounds are equal; the text
+            names the dimension.
+        UnsupportedSpaceError: If the action space is no float `Box`.
     """
 
     def __post_init__(self) -> None:
         space = float_box_of(self.env, type(self).__name__)
-        refuse_unusable_bounds(space, type(self.env).__name__)
+        # Bounds drawn anew in each episode are traced and cannot be looked at here.
+        if not any(isinstance(bound, jax.core.Tracer) for bound in (space.low, space.high)):
+            check_bounds(space.low, space.high, squash=True)
 
     def step(self, state: Wrapped, action: PyTree) -> Transition:
         """Make one step with the squashed action; see `BaseEnv.step`."""
         space = super().action_space(state)
         assert isinstance(space, Box), space
-        fraction = (jnp.tanh(jnp.asarray(action, space.dtype)) + 1) / 2
-        # Rounding may lead past a bound by one unit in the last place.
-        squashed = jnp.clip(space.low + fraction * (space.high - space.low), space.low, space.high)
+        squashed = scale_action(jnp.tanh(jnp.asarray(action, space.dtype)), space.low, space.high)
         inner, *rest = self.env.step(state.inner, squashed)
         return Wrapped(inner, None), *rest
 
@@ -131,29 +133,6 @@ def float_box_of(env: BaseEnv, asker: str) -> Box:
             f"{asker} needs an action space Box of floats; {type(env).__name__} has {space!r}."
         )
     return space
-
-
-def refuse_unusable_bounds(space: Box, owner: str) -> None:
-    """Refuse bounds that no squashing can fill.
-
-    Args:
-        space: An action space; bounds that are traced are not looked at.
-        owner: Whose space it is, for the error's text.
-
-    Raises:
-        UnsupportedSpaceError: If a dimension has an infinite bound, or two bounds between which nothing lies;
-            the text names the dimension.
-    """
-    if isinstance(space.low, jax.core.Tracer) or isinstance(space.high, jax.core.Tracer):
-        return
-    low, high = np.asarray(space.low).ravel(), np.asarray(space.high).ravel()
-    finite = np.asarray(space.bounded_below() & space.bounded_above()).ravel()
-    for dimension in np.flatnonzero(~finite | (low >= high)):
-        wrong = "needs two finite bounds" if not finite[dimension] else "needs low < high"
-        raise UnsupportedSpaceError(
-            f"To squash the action of {owner}, dimension {dimension} {wrong}, "
-            f"got [{low[dimension]}, {high[dimension]}]."
-        )
 
 
 def _unbounded(space: Space) -> Box:
