@@ -48,8 +48,9 @@ def compute_gae(
         ValueError: If the five arrays differ in shape or have no time axis.
 
     Reference:
-        Schulman et al. 2016, "High-Dimensional Continuous Control Using GAE", equations 10 and 16. The split
-        into two masks (bootstrapping, recursion) follows Pardo et al. 2018, "Time Limits in RL", section 3.
+        Schulman et al. 2016, "High-Dimensional Continuous Control Using Generalized Advantage Estimation",
+        equation 16. The two masks are the partial-episode bootstrapping of Pardo et al. 2018, "Time Limits
+        in Reinforcement Learning".
     """
     rewards, values, next_values = as_float(rewards), as_float(values), as_float(next_values)
     bootstrap_dones, episode_ends = _as_mask(bootstrap_dones), _as_mask(episode_ends)
@@ -85,7 +86,8 @@ def normalize_advantages(advantages: ArrayLike, valid: ArrayLike | None = None) 
         The same shape, zero mean and unit deviation over the valid entries.
 
     Reference:
-        Schulman et al. 2017 leave it out; the population form (division by n) is a choice.
+        Not in Schulman et al. 2017; from the implementations, see Engstrom et al. 2020, "Implementation
+        Matters in Deep Policy Gradients". Dividing by n, not n - 1, is a choice.
     """
     advantages = as_float(advantages)
     if advantages.size == 0:

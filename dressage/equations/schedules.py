@@ -51,7 +51,8 @@ def adapt_learning_rate(
         The next rate.
 
     Reference:
-        Schulman et al. 2017, section 4 (there on the penalty's coefficient, with the same factors 2 and 1/2).
+        Rudin et al. 2022, "Learning to Walk in Minutes Using Massively Parallel Deep Reinforcement Learning",
+        and its code; after Schulman et al. 2017, section 4, where a penalty's coefficient moves instead.
     """
     learning_rate = as_float(learning_rate)
     slower = jnp.maximum(learning_rate / factor, minimum)

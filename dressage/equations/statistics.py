@@ -36,7 +36,7 @@ class RunningMoments:
 
     Reference:
         Chan, Golub, LeVeque 1979, "Updating Formulae and a Pairwise Algorithm for Computing Sample
-        Variances", equations 2.1; a batch's own variance by the corrected two-pass algorithm, Chan et al.
+        Variances"; a batch's own variance by the corrected two-pass algorithm, Chan et al.
         1983, "Algorithms for Computing the Sample Variance", equation 1.7.
     """
 

@@ -45,7 +45,7 @@ def clipped_value_loss(
 ) -> Array:
     r"""Return the pessimistic half squared error of each value, to be minimised.
 
-    $$L_i = \tfrac12 \max\big((v_i - R_i)^2,\
+    $$L_i = \tfrac12 \max\big((v_i - R_i)^2,\;
       (v^{old}_i + \mathrm{clip}(v_i - v^{old}_i, -\epsilon, \epsilon) - R_i)^2\big)$$
 
     Args:

@@ -17,7 +17,7 @@ NVEC = (2, 3, 5)
 FACTORED_LOGITS = np.array([0.2, -0.4, 1, 0, -1, 0.5, 0.1, -0.3, 2, -1.2])
 MASK_LOGITS, MASK = np.array([0.3, 1.2, -0.5, 0.8]), np.array([1, 0, 1, 1])
 # Widths on both sides of the one up to which categories are unrolled.
-WIDTHS = (1, 2, 3, 4, 7)
+WIDTHS = (1, 3, 4)
 
 
 @jax.jit
@@ -65,20 +65,27 @@ def test_extreme_logits_give_exact_limits():
     distribution = FactoredCategorical(np.array([1000.0, -1000, 0, 0, 0]), (2, 3))
     np.testing.assert_allclose(distribution.log_prob(np.array([[0, 2], [1, 2]])), [-1.0986123, -2001.0986])
     assert distribution.entropy() == pytest.approx(1.0986123)
-    gradient = jax.grad(lambda logits: FactoredCategorical(logits, (2, 3)).entropy())
+    gradient = jax.jit(jax.grad(lambda logits: FactoredCategorical(logits, (2, 3)).entropy()))
     assert np.isfinite(gradient(jnp.array([1000.0, -1000, 0, 0, 0]))).all()
 
 
 @pytest.mark.parametrize("batch", [(), (6,), (4, 2)])
 def test_shapes_are_those_of_the_batch(batch):
-    distribution = FactoredCategorical(np.broadcast_to(FACTORED_LOGITS, (*batch, 10)), NVEC)
-    actions = jax.jit(FactoredCategorical.sample)(distribution, jax.random.key(0))
-    assert [p.shape for p in distribution.component_probs()] == [(*batch, n) for n in NVEC]
+    @jax.jit
+    def everything(logits):
+        distribution = FactoredCategorical(logits, NVEC)
+        actions = distribution.sample(jax.random.key(0))
+        answers = distribution.log_prob(actions), distribution.entropy(), distribution.kl(distribution)
+        return distribution, actions, answers, distribution.component_probs()
+
+    distribution, actions, answers, component_probs = everything(
+        np.broadcast_to(FACTORED_LOGITS, (*batch, 10))
+    )
+    assert [p.shape for p in component_probs] == [(*batch, n) for n in NVEC]
     assert actions.shape == (*batch, 3)
     assert actions.dtype == jnp.int32
-    assert distribution.log_prob(actions).shape == distribution.entropy().shape == batch
-    assert distribution.kl(distribution).shape == distribution.batch_shape == batch
-    for probs in distribution.component_probs():
+    assert {answer.shape for answer in answers} == {distribution.batch_shape} == {batch}
+    for probs in component_probs:
         np.testing.assert_allclose(probs.sum(-1), np.ones(batch), rtol=1e-6)
 
 
@@ -136,7 +143,8 @@ def test_masks_match_the_oracle(width):
 def test_masked_categories_are_never_drawn_and_their_gradient_is_zero(width):
     mask = np.arange(width) != width // 2 if width > 1 else np.array([True])
     logits = jnp.linspace(-1, 4, width)
-    draws = Categorical(jnp.broadcast_to(logits, (2000, width)), mask).sample(jax.random.key(1))
+    draw = jax.jit(lambda keys: jax.vmap(Categorical(logits, mask).sample)(keys))
+    draws = draw(jax.random.split(jax.random.key(1), 2000))
     assert set(np.unique(draws)) == set(np.flatnonzero(mask))
 
     def both(logits):
@@ -205,7 +213,8 @@ def test_an_index_outside_the_categories_has_no_log_probability(width, index):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_sampled_frequencies_follow_the_probabilities(width):
     logits = np.linspace(-1, 1, width)
-    draws = Categorical(np.broadcast_to(logits, (40_000, width))).sample(jax.random.key(3))
+    draw = jax.jit(lambda key: Categorical(jnp.broadcast_to(logits, (40_000, width))).sample(key))
+    draws = draw(jax.random.key(3))
     frequencies = np.bincount(draws, minlength=width) / 40_000
     # Four standard errors of the likeliest deviation: 4 * sqrt(0.25 / 40,000).
     np.testing.assert_allclose(frequencies, probabilities(logits), atol=0.01)
