@@ -47,7 +47,8 @@ class AugmentedAction(Distribution[tuple[Array, Array]]):
             log_std: Broadcastable to `mean`.
             mask: `[..., sum(nvec)]`, bool or 0/1; 1 where a category is allowed.
         """
-        fill(self, discrete=FactoredCategorical(logits, nvec, mask), continuous=DiagGaussian(mean, log_std))
+        discrete = FactoredCategorical(logits, nvec, mask)
+        fill(self, {"discrete": discrete, "continuous": DiagGaussian(mean, log_std)})
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

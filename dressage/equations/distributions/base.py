@@ -1,7 +1,7 @@
 """What all policy distributions share: their interface, and how they are registered as pytrees."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Generic, Self, TypeVar
 
@@ -23,14 +23,14 @@ def pytree_of(cls: type[Node]) -> type[Node]:
 
     def unflatten(aux: tuple[Any, ...], children: Iterable[Any]) -> Node:
         node = object.__new__(cls)
-        fill(node, **dict(zip(leaves, children, strict=True)), **dict(zip(static, aux, strict=True)))
+        fill(node, dict(zip((*leaves, *static), (*children, *aux), strict=True)))
         return node
 
     jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
     return cls
 
 
-def fill(node: object, **values: Any) -> None:  # noqa: ANN401 (leaves may be arrays, shapes or axis numbers)
+def fill(node: object, values: Mapping[str, object]) -> None:
     """Set the fields of a frozen node, in its constructor or when it is rebuilt."""
     for name, value in values.items():
         object.__setattr__(node, name, value)

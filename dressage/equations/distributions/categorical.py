@@ -51,11 +51,11 @@ class Categorical(Distribution[Array]):
         """
         logits = as_float(logits)
         if mask is None:
-            fill(self, logits=logits, log_probs=_log_softmax(logits))
+            fill(self, {"logits": logits, "log_probs": _log_softmax(logits)})
             return
         allowed = jnp.asarray(mask) != 0
         logits = jnp.where(allowed, logits, MASKED)
-        fill(self, logits=logits, log_probs=jnp.where(allowed, _log_softmax(logits), MASKED))
+        fill(self, {"logits": logits, "log_probs": jnp.where(allowed, _log_softmax(logits), MASKED)})
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ class FactoredCategorical(Distribution[Array]):
             components = Categorical(_stack(logits, sizes, MASKED), _stack(allowed, sizes, False))
         else:
             components = Categorical(_stack(logits, sizes, MASKED))
-        fill(self, components=components, nvec=sizes)
+        fill(self, {"components": components, "nvec": sizes})
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -54,11 +54,9 @@ class DiagGaussian(Distribution[Array]):
         """
         mean, log_std = as_float(mean), jnp.clip(as_float(log_std), LOG_STD_MIN, LOG_STD_MAX)
         (dimension,) = jnp.broadcast_shapes(mean.shape[-1:], log_std.shape[-1:])
-        fill(
-            self,
-            mean=jnp.broadcast_to(mean, (*mean.shape[:-1], dimension)),
-            log_std=jnp.broadcast_to(log_std, (*log_std.shape[:-1], dimension)),
-        )
+        mean = jnp.broadcast_to(mean, (*mean.shape[:-1], dimension))
+        log_std = jnp.broadcast_to(log_std, (*log_std.shape[:-1], dimension))
+        fill(self, {"mean": mean, "log_std": log_std})
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -146,7 +144,7 @@ class SquashedGaussian(Distribution[Array]):
         if not isinstance(low, jax.core.Tracer) and not isinstance(high, jax.core.Tracer):
             lows, highs = np.broadcast_arrays(np.asarray(low), np.asarray(high))
             check_bounds(lows, highs, squash=True)
-        fill(self, base=DiagGaussian(mean, log_std), low=as_float(low), high=as_float(high))
+        fill(self, {"base": DiagGaussian(mean, log_std), "low": as_float(low), "high": as_float(high)})
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
