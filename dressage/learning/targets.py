@@ -41,7 +41,11 @@ def advantage_targets(
     if valid is not None:
         terminated = terminated | ~valid
         episode_ends = episode_ends | ~valid
-    advantages, returns = compute_gae(rewards, terminated, episode_ends, values, next_values, gamma, gae_lambda)
+        # With reward and value 0 its advantage is 0, so the row before it takes nothing over either.
+        rewards, values = jnp.where(valid, rewards, 0.0), jnp.where(valid, values, 0.0)
+    advantages, returns = compute_gae(
+        rewards, terminated, episode_ends, values, next_values, gamma, gae_lambda
+    )
     return Targets(normalize_advantages(advantages, valid), returns)
 
 
@@ -70,12 +74,13 @@ def scale_rewards(
         Scaled rewards `[T, B]`, clipped to ±10, the new statistics and the new running returns.
     """
 
-    def accumulate(running: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
-        reward, ended = row
+    def accumulate(running: Array, row: tuple[Array, Array, Array | None]) -> tuple[Array, Array]:
+        reward, ended, sample = row
         total = gamma * running + reward
+        total = total if sample is None else jnp.where(sample, total, running)
         return jnp.where(ended, 0.0, total), total
 
-    running, discounted = lax.scan(accumulate, running, (rewards, episode_ends))
+    running, discounted = lax.scan(accumulate, running, (rewards, episode_ends, valid))
     moments = moments.update(discounted.ravel(), None if valid is None else valid.ravel())
     scaled = rewards * lax.rsqrt(moments.var + 1e-8)
     return jnp.clip(scaled, -REWARD_CLIP, REWARD_CLIP), moments, running
