@@ -1,6 +1,6 @@
 """Minibatches: every sample once an epoch, parts of nearly one size, and a packing that loses nothing."""
 
-from functools import cache, partial
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -105,9 +105,7 @@ def test_packing_gives_every_leaf_back_with_its_dtype_and_shape(mixed):
 def test_rows_gathered_from_a_packed_batch_are_those_of_the_batch(mixed):
     packing = Packing.of(mixed)
     rows = jnp.array([4, 0, 4, 2])
-    gathered = jax.jit(partial(lambda packing, packed: packing.unpack(packed[rows]), packing))(
-        packing.pack(mixed)
-    )
+    gathered = jax.jit(lambda packed: packing.unpack(packed[rows]))(packing.pack(mixed))
     for ours, whole in zip(jax.tree.leaves(gathered), jax.tree.leaves(mixed), strict=True):
         np.testing.assert_array_equal(ours, whole[np.asarray(rows)])
 

@@ -1,4 +1,4 @@
-"""Random permutations without a sort: each one is a bijection, and no element prefers a place or a neighbour."""
+"""Random permutations without a sort: each one a bijection, no element prefers a place or a neighbour."""
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +33,8 @@ def drawn():
 
 
 def test_the_cipher_is_a_bijection_of_the_domain_of_every_size_up_to_300():
-    # Numbers outside the range walk on along their cycle, so a bijection of the domain is one of the range. One
-    # program serves all domains; compiling 300 permutations would take minutes.
+    # Numbers outside the range walk on along their cycle, so a bijection of the domain is one of the range.
+    # One program serves all domains; compiling 300 permutations would take minutes.
     feistel = jax.jit(shuffle._feistel)
     keys = np.random.default_rng(0).integers(0, 2**32, (300, shuffle.ROUNDS), dtype=np.uint32)
     for size in range(1, 301):
@@ -61,7 +61,7 @@ def test_every_element_is_equally_often_at_every_position(drawn, size):
     counts = np.bincount(cells.ravel(), minlength=size * size).reshape(size, size)
     # Rows and columns of the table sum to the number of permutations: (size - 1)^2 are free.
     assert flat_chi_squared(counts, 2 * size - 1) > SIGNIFICANCE
-    # In the other direction a table that is too even (each key a mere rotation of another) is no chance either.
+    # A table that is too even (each key a mere rotation of another) is no chance either.
     assert flat_chi_squared(counts, 2 * size - 1) < 1 - SIGNIFICANCE
 
 

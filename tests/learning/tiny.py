@@ -33,8 +33,8 @@ class CycleState:
 class Cycle(BaseEnv):
     """Phases 0, 1, 2, 0, ... whatever is done; `rewards[phase]` is paid on leaving a phase.
 
-    Observes the phase one-hot. Starts at phase 0, or at a random one. Ends after `max_steps` by the time limit;
-    with `terminates`, leaving the last phase ends the episode for good.
+    Observes the phase one-hot. Starts at phase 0, or at a random one. Ends after `max_steps` by the time
+    limit; with `terminates`, leaving the last phase ends the episode for good.
     """
 
     rewards: tuple[float, ...] = (1.0, 1.0, 1.0)
