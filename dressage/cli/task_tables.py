@@ -7,6 +7,7 @@ from rich.table import Table
 from dressage.cli.presets import preset_of
 from dressage.envs import PREFIXES, BaseEnv, VectorEnv, make, tasks
 from dressage.envs.registry import SHIPPED
+from dressage.envs.spaces import Discrete, MultiDiscrete, Space
 
 
 def print_tasks() -> None:
@@ -30,4 +31,13 @@ def _described(name: str) -> tuple[str, ...]:
     copies = VectorEnv(env, 1)
     preset = " ".join(f"{option}={value}" for option, value in preset_of(name).items())
     meaning = SHIPPED[name].help + (f" Preset: {preset}." if preset else "")
-    return str(copies.observation_space), str(copies.action_space), f"{env.max_steps:,} steps", meaning
+    spaces = _space(copies.observation_space), _space(copies.action_space)
+    return *spaces, f"{env.max_steps:,} steps", meaning
+
+
+def _space(space: Space) -> str:
+    if isinstance(space, Discrete):
+        return f"Discrete({space.n})"
+    if isinstance(space, MultiDiscrete):
+        return f"MultiDiscrete({list(space.nvec)})"
+    return f"Box{space.shape}"

@@ -128,7 +128,10 @@ class TrainingLoop:
         self._time_before = 0.0
         self._last_save = 0.0
         self._first_update = 0
-        self._compiled_at = 0.0
+        self._timed_updates = 0
+        self._timed_s = 0.0
+        self._has_evaluated = False
+        self._evaluation_s = math.nan
 
     def run(self, state: Any, timing: Timing) -> Outcome:  # noqa: ANN401 (any trainer's state)
         """Train.
@@ -168,9 +171,13 @@ class TrainingLoop:
         return state
 
     def _evaluate(self, state: Any, status: Status, rate: float) -> None:  # noqa: ANN401
+        began = self._clock()
         metrics = self._trainer.evaluate(state)
         if not metrics:
             return
+        # The first evaluation compiles, so the second is the first that tells what later ones take.
+        self._evaluation_s = self._clock() - began if self._has_evaluated else math.nan
+        self._has_evaluated = True
         self._tick()
         row = eval_row(self._progress_at(state, rate), metrics)
         self._emit(row)
@@ -184,12 +191,13 @@ class TrainingLoop:
         self._tick()
         if not first:
             self._pace.timed(updates, seconds)
+            self._timed_updates += updates
+            self._timed_s += seconds
             steps = self._timing.advance_steps + self._steps_of(updates)
             self._timing = replace(
                 self._timing, advance_s=self._timing.advance_s + seconds, advance_steps=steps
             )
             return
-        self._compiled_at = self._clock()
         if self._timing.start_up_s == 0.0:
             self._timing = replace(self._timing, start_up_s=seconds)
 
@@ -234,10 +242,11 @@ class TrainingLoop:
         )
 
     def _time_left(self, done: int) -> float:
-        timed = done - self._first_update - 1
-        if timed < 1:
+        if not self._timed_updates:
             return math.nan
-        return (self._clock() - self._compiled_at) / timed * (self._trainer.num_updates - done)
+        pauses = sum(updates > done for updates in self._evaluations)
+        evaluating = 0.0 if math.isnan(self._evaluation_s) else pauses * self._evaluation_s
+        return self._timed_s / self._timed_updates * (self._trainer.num_updates - done) + evaluating
 
     def _steps_of(self, updates: int) -> int:
         return updates * self._trainer.steps_per_update * len(self._trainer.seeds)

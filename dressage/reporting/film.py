@@ -1,12 +1,13 @@
 """Owns films: frames of an episode to a GIF or an MP4 file."""
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from dressage.errors import ConfigError
+from dressage.errors import ConfigError, DressageError
 
 Moment = TypeVar("Moment")
 
@@ -34,19 +35,19 @@ def write_film(path: Path, frames: Sequence[np.ndarray], frames_per_second: floa
 
     Raises:
         ConfigError: If the ending is not `.gif` or `.mp4`.
+        DressageError: If ffmpeg fails.
     """
     check_film_path(path)
-    # imageio brings pillow and ffmpeg with it, half a second of import that only a film needs.
-    import imageio.v3 as imageio
-
     draft = path.with_name(f"part-{path.name}")
     if path.suffix.lower() == ".gif":
         # A GIF counts in hundredths of a second, and viewers slow down what is shorter than two of them.
         hundredths = max(2, round(100.0 / frames_per_second))
+        # imageio brings pillow with it, half a second of import that only a film needs.
+        import imageio.v3 as imageio
+
         imageio.imwrite(draft, np.stack(frames), plugin="pillow", duration=10 * hundredths, loop=0)
     else:
-        even = [_even_sized(frame) for frame in frames]
-        imageio.imwrite(draft, np.stack(even), plugin="FFMPEG", fps=frames_per_second, macro_block_size=2)
+        _write_mp4(draft, np.stack([_even_sized(frame) for frame in frames]), frames_per_second)
     draft.replace(path)
 
 
@@ -76,6 +77,19 @@ def shrink(frame: np.ndarray, widest: int) -> np.ndarray:
     blocks = frame[:height, :width].reshape(height // factor, factor, width // factor, factor, 3)
     shrunk: np.ndarray = blocks.mean(axis=(1, 3)).round().astype(np.uint8)
     return shrunk
+
+
+def _write_mp4(path: Path, frames: np.ndarray, frames_per_second: float) -> None:
+    from imageio.plugins.ffmpeg import get_exe
+
+    # imageio's own writer forks this process, which JAX warns of, since its threads may then hang.
+    raw = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{frames.shape[2]}x{frames.shape[1]}")
+    coding = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "20", "-movflags", "+faststart")
+    quiet = (get_exe(), "-loglevel", "error", "-y")
+    command = [*quiet, *raw, "-r", f"{frames_per_second:g}", "-i", "-", *coding, str(path)]
+    done = subprocess.run(command, input=frames.tobytes(), capture_output=True, check=False)
+    if done.returncode:
+        raise DressageError(f"ffmpeg could not write {path}: {done.stderr.decode(errors='replace').strip()}")
 
 
 def _even_sized(frame: np.ndarray) -> np.ndarray:

@@ -99,7 +99,7 @@ class PlainProgress:
     def advance(self, status: Status) -> None:
         """Print a line if the last one is old."""
         if self._clock() - self._last_line >= self._interval:
-            self._line(f"{_plain(status)}  training return {describe_number(status.training_return)}")
+            self._line(_plain(status) + _training_return(status))
 
     def evaluated(self, status: Status, summary: ReturnSummary) -> None:
         """Print a line."""
@@ -197,7 +197,13 @@ def describe_return(summary: ReturnSummary) -> str:
 def _plain(status: Status) -> str:
     share = 100.0 * status.steps / status.total_steps
     speed = _speed(status)
-    return f"{share:3.0f} %  {status.steps:,} steps  {speed}  {_time_left(status)}"
+    left = _time_left(status)
+    return f"{share:3.0f} %  {status.steps:,} steps  {speed}" + (f"  {left}" if left else "")
+
+
+def _training_return(status: Status) -> str:
+    known = not math.isnan(status.training_return)
+    return f"  training return {describe_number(status.training_return)}" if known else ""
 
 
 def _speed(status: Status) -> str:

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dressage.envs import BaseEnv, HostTask, HostVectorEnv, Task, VectorEnv, can_render, make, render
+from dressage.envs import BaseEnv, HostTask, HostVectorEnv, VectorEnv, can_render, make, render
+from dressage.envs.registry import Task
 from dressage.errors import DressageError
 from dressage.ppo import Policy
 from dressage.reporting.film import shrink, thin_out
@@ -17,9 +18,9 @@ from dressage.reporting.film import shrink, thin_out
 UNLIMITED_STEPS = 10_000
 """Where an evaluation stops waiting for episodes of a task without a time limit, in steps."""
 
-MOST_FRAMES = 200
+MOST_FRAMES = 250
 WIDEST_FRAME = 400
-"""Pixels of a film's longer side; 200 such frames of few colours make a GIF of about a megabyte."""
+"""Pixels of a film's longer side; 250 such frames of few colours make a GIF of about a megabyte."""
 
 FRAMES_PER_SECOND = 30.0
 """Pace of a film whose environment does not tell its time step."""
