@@ -189,7 +189,7 @@ def _sb3_row() -> Row:
         (Target("stable-baselines3", 30, 50),),
         "One core for everyone, since torch is slower with two here. The peers step Gymnasium's environment "
         "in Python; dressage steps its own, equal one inside the compiled program. dressage clips the value "
-        "loss and normalises advantages once a rollout; the peers do neither, and normalise in each minibatch.",
+        "loss and normalises advantages once a rollout; the peers normalise in each minibatch.",
     )
 
 

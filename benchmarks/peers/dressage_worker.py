@@ -1,5 +1,4 @@
-"""Worker of dressage itself: `ppo.train` as one program, or the same in chunks as the command line runs
-it.
+"""Worker of dressage itself: `ppo.train` as one program, or in chunks as the command line runs it.
 
 Settings: `task` (a name that `envs.make` knows) and `config` (fields of `ppo.Config`); if wanted, `via`
 ("train" or "trainer" for chunks), `seeds` (that many trained at once by `vmap`), `cache` (folder of the
