@@ -9,6 +9,7 @@ from jax import Array
 from dressage.equations.action_scaling import check_bounds
 from dressage.envs.checks import check_environment
 from dressage.envs.functional import BaseEnv
+from dressage.errors import ConfigError
 from dressage.learning.evaluation import evaluate
 from dressage.learning.grouped_env import AGENT, SingleAgentEnv
 from dressage.learning.groups import Group
@@ -18,8 +19,9 @@ from dressage.learning.records import AgentState, Experience
 from dressage.learning.runs import evaluation_key
 from dressage.learning.specs import AgentSpec
 from dressage.networks import Actor, ActorCritic, Critic
-from dressage.ppo.config import Config
+from dressage.ppo.config import FLOATS, Config
 from dressage.ppo.records import Transition
+
 
 @dataclass(frozen=True)
 class Session:
@@ -110,7 +112,17 @@ def proximal_learner(spec: AgentSpec, config: Config) -> ProximalLearner:
 
 
 def hyperparameters(config: Config) -> Hyperparameters:
-    """Cast the configuration's floats once, so that Python numbers and arrays compile one program."""
+    """Cast the configuration's floats once, so that Python numbers and arrays compile one program.
+
+    Raises:
+        ConfigError: If one of them is an array of several numbers.
+    """
+    for name in FLOATS:
+        if jnp.ndim(getattr(config, name)):
+            raise ConfigError(
+                f"PPO option {name!r} must be a single number in `train`, got shape "
+                f"{jnp.shape(getattr(config, name))}; vmap `train` over the configuration to sweep it."
+            )
     fields = (
         config.LR,
         config.GAMMA,
