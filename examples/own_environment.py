@@ -1,6 +1,7 @@
 """A boat crosses a river: an environment of your own, wrapped, stepped many times over, and checked."""
 
-# ruff: noqa: ANN, D102 (brief on purpose: what each part returns stands on the page that shows it)
+# Brief on purpose: what each part returns stands on the page that shows it.
+# ruff: noqa: ANN001, ANN201, D102
 
 from dataclasses import dataclass
 

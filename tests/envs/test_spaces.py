@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dressage.envs.spaces import Box, Discrete, MultiDiscrete, as_space, size
 from dressage.errors import UnsupportedSpaceError
 
-FEW = settings(max_examples=25)
+FEW = settings(max_examples=15)
 finite = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
