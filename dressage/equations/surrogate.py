@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from dressage.equations.precision import as_float
+from dressage.equations.precision import as_float, exp_excess
 
 # exp(20) = 4.9e8. Beyond it a ratio says only "the policies have parted"; left alone, exp overflows float32
 # at 89, and where a branch of the clipped objective goes unused 0 * inf makes the gradient NaN.
@@ -82,8 +82,7 @@ def approx_kl(log_prob: ArrayLike, old_log_prob: ArrayLike) -> Array:
     Reference:
         Schulman 2020, "Approximating KL Divergence" (joschu.net/blog/kl-approx.html), estimator k3.
     """
-    log_ratio = _log_ratio(log_prob, old_log_prob)
-    return jnp.expm1(log_ratio) - log_ratio
+    return exp_excess(_log_ratio(log_prob, old_log_prob))
 
 
 def _log_ratio(log_prob: ArrayLike, old_log_prob: ArrayLike) -> Array:

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from dressage.equations.action_scaling import check_bounds, scale_action, unscale_action
 from dressage.equations.distributions.base import Distribution, fill, pytree_of
-from dressage.equations.precision import as_float
+from dressage.equations.precision import as_float, exp_excess
 
 # One range for sampling, density, entropy and divergence. Deviations from 2e-9 to 2.2e4 keep the square of a
 # standardised difference inside float32; exp(-104) would be 0 and exp(89) infinite.
@@ -104,8 +104,7 @@ class DiagGaussian(Distribution[Array]):
         """
         growth = 2 * (self.log_std - other.log_std)
         z = (self.mean - other.mean) * jnp.exp(-other.log_std)
-        # expm1(x) - x keeps small divergences exact, where exp(x) - 1 - x would be rounding.
-        return 0.5 * jnp.sum(jnp.expm1(growth) - growth + z**2, axis=-1)
+        return 0.5 * jnp.sum(exp_excess(growth) + z**2, axis=-1)
 
     def _log_scale(self) -> Array:
         return jnp.sum(self.log_std, axis=-1) + 0.5 * self.mean.shape[-1] * _LOG_TWO_PI
