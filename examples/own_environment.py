@@ -3,6 +3,7 @@
 # Brief on purpose: what each part returns stands on the page that shows it.
 # ruff: noqa: ANN001, ANN201, D102
 
+# --8<-- [start:environment]
 from dataclasses import dataclass
 
 import jax
@@ -13,7 +14,6 @@ from dressage.envs.spaces import Box
 from dressage.envs.wrappers import RandomizeParameters
 
 
-# --8<-- [start:environment]
 @dataclass(frozen=True)
 class Ferry(Environment):
     """Steer a boat across a river of width 1 so that it lands where it set off."""

@@ -277,6 +277,11 @@ def test_a_misspelled_parameter_is_refused_with_the_nearest():
         RandomizeParameters(make("pendulum"), {"gravty": (8, 12)})
 
 
+def test_the_time_limit_is_no_parameter_to_draw():
+    with pytest.raises(ConfigError, match="Pendulum has no option 'max_steps'"):
+        RandomizeParameters(make("pendulum"), {"max_steps": (8, 12)})
+
+
 def test_a_reversed_range_is_refused():
     with pytest.raises(ConfigError, match=r"parameter 'gravity' must be \(low, high\), got \(12, 8\)"):
         RandomizeParameters(make("pendulum"), {"gravity": (12, 8)})

@@ -120,7 +120,9 @@ def _uniform(ranges: Mapping[str, tuple[float, float]]) -> UniformParameters:
 def _parameter_names(env: BaseEnv) -> list[str]:
     if isinstance(env, Wrapper):
         return _parameter_names(env.env)
-    return [field.name for field in dataclasses.fields(env)] if _is_dataclass(env) else []
+    names = [field.name for field in dataclasses.fields(env)] if _is_dataclass(env) else []
+    # The time limit is a fixed number of the compiled program.
+    return [name for name in names if name != "max_steps"]
 
 
 def _replaced(env: BaseEnv, parameters: Mapping[str, PyTree]) -> BaseEnv:
