@@ -53,7 +53,11 @@ class Option:
         elif self.kind == "choice":
             words = "one of " + ", ".join(repr(choice) for choice in self.choices)
         else:
-            noun = {"integer": "an integer", "number": "a finite number", "integers": "a sequence of integers"}
+            noun = {
+                "integer": "an integer",
+                "number": "a finite number",
+                "integers": "a sequence of integers",
+            }
             words = noun[self.kind] + self._range()
         return words + (" or None" if self.optional else "")
 
@@ -152,7 +156,7 @@ def whole_number(value: Any) -> int | None:  # noqa: ANN401 (reads whatever a us
 def _copy(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, Mapping):
         return {name: _copy(item) for name, item in value.items()}
-    return list(value) if isinstance(value, list) else value
+    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _integer(value: Any, option: Option) -> int | None:  # noqa: ANN401

@@ -99,10 +99,10 @@ def normalize_advantages(advantages: ArrayLike, valid: ArrayLike | None = None) 
     centred = jnp.where(counted, kept - jnp.sum(kept) / count, 0.0)
     variance = jnp.sum(centred**2) / count
     floor = _ROUNDING * jnp.maximum(1.0, jnp.max(jnp.abs(kept)))
-    is_signal = variance > floor**2
+    is_flat = variance <= floor**2  # False for NaN, which so comes out as NaN.
     # The inner select keeps the square root away from 0, where its gradient is infinite.
-    deviation = jnp.sqrt(jnp.where(is_signal, variance, 1.0))
-    return jnp.where(is_signal, centred / deviation, 0.0)
+    deviation = jnp.sqrt(jnp.where(is_flat, 1.0, variance))
+    return jnp.where(is_flat, 0.0, centred / deviation)
 
 
 def check_episode_masks(bootstrap_dones: ArrayLike, episode_ends: ArrayLike) -> None:

@@ -37,7 +37,9 @@ class Checkpoints:
         """
         logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax reports each step of each save otherwise.
         self.folder = Path(folder).absolute()
-        options = ocp.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False, create=True)
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=keep, enable_async_checkpointing=False, create=True
+        )
         self._manager = ocp.CheckpointManager(self.folder, options=options)
 
     def save(self, step: int, state: Any, note: dict[str, Any]) -> None:  # noqa: ANN401 (any tree of arrays)
@@ -87,7 +89,9 @@ class Checkpoints:
         arrays = self._read_arrays(chosen, path, wanted)
         for name, array in arrays.items():
             if _digest(array) != content["arrays"][name]["sha256"]:
-                raise CheckpointError(f"The checkpoint {path} is damaged: array {name!r} differs from its checksum.")
+                raise CheckpointError(
+                    f"The checkpoint {path} is damaged: array {name!r} differs from its checksum."
+                )
         return _rebuild(state_like, arrays), content["note"]
 
     def close(self) -> None:
@@ -100,15 +104,21 @@ class Checkpoints:
             content: dict[str, Any] = restored["content"]
             return {"note": content["note"], "arrays": content["arrays"]}
         except Exception as error:  # noqa: BLE001 (Orbax raises many kinds for one fact)
-            raise CheckpointError(f"The checkpoint {path} is incomplete: its description cannot be read.") from error
+            raise CheckpointError(
+                f"The checkpoint {path} is incomplete: its description cannot be read."
+            ) from error
 
     def _read_arrays(self, step: int, path: Path, wanted: Arrays) -> Arrays:
         target = {name: array for name, array in wanted.items() if array.size}
         try:
-            restored = self._manager.restore(step, args=ocp.args.Composite(state=ocp.args.StandardRestore(target)))
+            restored = self._manager.restore(
+                step, args=ocp.args.Composite(state=ocp.args.StandardRestore(target))
+            )
             stored = {name: np.asarray(array) for name, array in restored["state"].items()}
         except Exception as error:  # noqa: BLE001
-            raise CheckpointError(f"The checkpoint {path} is incomplete: its arrays cannot be read.") from error
+            raise CheckpointError(
+                f"The checkpoint {path} is incomplete: its arrays cannot be read."
+            ) from error
         return {name: stored.get(name, array) for name, array in wanted.items()}
 
 

@@ -1,5 +1,8 @@
 """Non-finite numbers: found in a rollout under `jit`, latched, and raised on the host."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -16,11 +19,14 @@ def latch_fault(fault: Fault, rollouts: tuple[Experience, ...], updates: Array) 
         rollouts: One `[T, ..., B]` record a group.
         updates: Updates made before this rollout.
     """
+    first = Fault.none()
     for group, rollout in enumerate(rollouts):
         found = _first_fault(rollout, group, updates)
-        fresh = fault.field == 0
-        fault = Fault(*(jnp.where(fresh, new, old) for new, old in zip(_fields(found), _fields(fault), strict=True)))
-    return fault
+        earlier = (found.field > 0) & ((first.field == 0) | (found.step < first.step))
+        first = jax.tree.map(partial(jnp.where, earlier), found, first)
+    latched = fault.field > 0
+    kept: Fault = jax.tree.map(partial(jnp.where, latched), fault, first)
+    return kept
 
 
 def raise_fault(fault: Fault, agents: tuple[tuple[str, ...], ...]) -> None:

@@ -8,9 +8,7 @@ from jax import Array
 from dressage.envs.functional import BaseEnv
 from dressage.envs.wrappers import VectorEnv
 from dressage.learning.records import Observed, Outcome
-from dressage.learning.specs import AgentSpec, agent_spec, observation_layout
-
-AGENT = "agent"
+from dressage.learning.specs import AGENT, AgentSpec, agent_spec, observation_layout
 
 
 class SingleAgentEnv:

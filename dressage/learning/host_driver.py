@@ -153,7 +153,9 @@ class SeedBySeed:
         """Return every seed's state before its first update."""
         return tuple(run.init() for run in self._runs)
 
-    def advance(self, state: tuple[LearnerState, ...], updates: int) -> tuple[tuple[LearnerState, ...], HostMetrics]:
+    def advance(
+        self, state: tuple[LearnerState, ...], updates: int
+    ) -> tuple[tuple[LearnerState, ...], HostMetrics]:
         """Make `updates` updates of every seed."""
         advanced = [run.advance(one, updates) for run, one in zip(self._runs, state, strict=True)]
         return tuple(after for after, _ in advanced), _side_by_side([metrics for _, metrics in advanced])
@@ -175,12 +177,16 @@ def _side_by_side(metrics: list[HostMetrics]) -> HostMetrics:
     return {name: np.concatenate([one[name] for one in metrics]) for name in metrics[0]}
 
 
-def _prepare_rollout(steps: int, copies: int, groups: Groups, key: Array) -> tuple[Array, Array, tuple[Any, ...]]:
+def _prepare_rollout(
+    steps: int, copies: int, groups: Groups, key: Array
+) -> tuple[Array, Array, tuple[Any, ...]]:
     key, noise_keys, shuffle_keys = scan_driver.update_keys(key, len(groups))
     return key, shuffle_keys, scan_driver.draw_noise(groups, noise_keys, steps, copies)
 
 
-def _play(groups: Groups, agents: tuple[AgentState, ...], observed: tuple[Observed, ...]) -> tuple[Array, ...]:
+def _play(
+    groups: Groups, agents: tuple[AgentState, ...], observed: tuple[Observed, ...]
+) -> tuple[Array, ...]:
     return tuple(play(*row)[2] for row in zip(groups, agents, observed, strict=True))
 
 

@@ -36,7 +36,9 @@ class Packing:
     def pack(self, batch: Any) -> Array:  # noqa: ANN401
         """Return the batch as `[samples, columns]` float32."""
         leaves = jax.tree.leaves(batch)
-        return jnp.concatenate([leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in leaves], axis=1)
+        return jnp.concatenate(
+            [leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in leaves], axis=1
+        )
 
     def unpack(self, packed: Array) -> Any:  # noqa: ANN401
         """Give `[samples, columns]` back as the batch's own tree, shapes and dtypes."""
@@ -54,7 +56,7 @@ def minibatch_indices(key: Array, samples: int, epochs: int, minibatches: int) -
     """Draw the sample indices of every minibatch of every epoch.
 
     Each epoch is a permutation of all samples, cut into `min(minibatches, samples)` parts whose sizes differ by at
-    most one. Shorter parts are padded by one row of weight 0, so that all have one shape.
+    most one. Shorter parts repeat their last row with weight 0, so that all have one shape.
 
     Args:
         key: A JAX random key.
@@ -74,5 +76,5 @@ def minibatch_indices(key: Array, samples: int, epochs: int, minibatches: int) -
     size = int(np.diff(bounds).max())
     rows = bounds[:-1, None] + np.arange(size)
     weights = (rows < bounds[1:, None]).astype(np.float32)
-    indices = orders[:, np.minimum(rows, samples - 1)].reshape(epochs * parts, size)
+    indices = orders[:, np.minimum(rows, bounds[1:, None] - 1)].reshape(epochs * parts, size)
     return indices, jnp.tile(jnp.asarray(weights), (epochs, 1))

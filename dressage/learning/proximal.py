@@ -190,7 +190,8 @@ class ProximalLearner(struct.PyTreeNode):
             valid=outcome.valid,
         )
         samples = values.size
-        return jax.tree.map(lambda leaf: leaf.reshape(samples, *leaf.shape[values.ndim :]), batch), state_after
+        batch = jax.tree.map(lambda leaf: leaf.reshape(samples, *leaf.shape[values.ndim :]), batch)
+        return _blank_invalid(batch), state_after
 
     def _move_normalizers(self, state: AgentState, experience: Experience) -> tuple[Array, AgentState]:
         """Return the rewards to learn from and the state with statistics that include this rollout.
@@ -224,7 +225,9 @@ class ProximalLearner(struct.PyTreeNode):
         flat, unravel = ravel_parameters(state.params)
         start = Optimisation(flat, state.opt_state, state.optimizer_steps)
 
-        def apply_minibatch(carry: Optimisation, row: tuple[Array, Array | None]) -> tuple[Optimisation, Metrics]:
+        def apply_minibatch(
+            carry: Optimisation, row: tuple[Array, Array | None]
+        ) -> tuple[Optimisation, Metrics]:
             minibatch: Batch = packing.unpack(packed[row[0]])
             weight = _sample_weights(minibatch.valid, row[1])
             losses = jax.grad(lambda flat: self._loss(unravel(flat), minibatch, weight), has_aux=True)
@@ -249,7 +252,9 @@ class ProximalLearner(struct.PyTreeNode):
             value_losses,
             entropies,
             lax.stop_gradient(approx_kl(log_probs, batch.log_probs)),
-            (jnp.abs(jnp.exp(lax.stop_gradient(log_probs) - batch.log_probs) - 1) > clip_eps).astype(jnp.float32),
+            (jnp.abs(jnp.exp(lax.stop_gradient(log_probs) - batch.log_probs) - 1) > clip_eps).astype(
+                jnp.float32
+            ),
         )
         policy_loss, value_loss, entropy, kl, clip_fraction = _means(jnp.stack(rows), weight)
         total = policy_loss + self.hyper.value_coef * value_loss - self.hyper.entropy_coef * entropy
@@ -262,15 +267,21 @@ class ProximalLearner(struct.PyTreeNode):
             "clip_fraction": clip_fraction,
         }
 
-    def _log_probs_and_entropies(self, outputs: tuple[Array, Array | None], batch: Batch) -> tuple[Array, Array]:
+    def _log_probs_and_entropies(
+        self, outputs: tuple[Array, Array | None], batch: Batch
+    ) -> tuple[Array, Array]:
         """Evaluate the policy sample by sample, over columns: as the network leaves them, and fastest so."""
 
-        def evaluate(outputs: tuple[Array, Array | None], mask: Array | None, action: Any) -> tuple[Array, Array]:  # noqa: ANN401
+        def evaluate(
+            outputs: tuple[Array, Array | None], mask: Array | None, action: Any
+        ) -> tuple[Array, Array]:  # noqa: ANN401
             distribution = self.head.distribution(outputs, mask)
             return distribution.log_prob(action), distribution.entropy()
 
         columns = jax.tree.map(jnp.transpose, outputs)
-        log_probs, entropies = jax.vmap(evaluate, in_axes=(1, 0, 0))(columns, batch.action_mask, batch.actions)
+        log_probs, entropies = jax.vmap(evaluate, in_axes=(1, 0, 0))(
+            columns, batch.action_mask, batch.actions
+        )
         return log_probs, entropies
 
     def _apply_gradient(
@@ -290,7 +301,19 @@ class ProximalLearner(struct.PyTreeNode):
 
     def _rate(self, learning_rate: Array, steps: Array) -> Array:
         """The learning rate of the application that follows `steps` others."""
-        return linear_decay(steps, self.total_optimizer_steps, learning_rate) if self.anneal else learning_rate
+        return (
+            linear_decay(steps, self.total_optimizer_steps, learning_rate) if self.anneal else learning_rate
+        )
+
+
+def _blank_invalid(batch: Batch) -> Batch:
+    """Put zeros where no sample stands: a weight of 0 keeps NaN out of a loss, but not out of its gradient."""
+    if batch.valid is None:
+        return batch
+    valid = batch.valid
+    return jax.tree.map(
+        lambda leaf: jnp.where(valid.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, jnp.zeros_like(leaf)), batch
+    )
 
 
 def _sample_weights(valid: Array | None, padding: Array | None) -> Array | None:

@@ -17,7 +17,9 @@ from dressage.learning.scan_driver import GroupedEnv, Groups
 
 HostMetrics = dict[str, np.ndarray]
 
-EVALUATION_KEY = 0x65_76_61_6C  # Folded into the run's key: evaluation takes no number from the training stream.
+EVALUATION_KEY = (
+    0x65_76_61_6C  # Folded into the run's key: evaluation takes no number from the training stream.
+)
 
 
 class Run(Protocol):

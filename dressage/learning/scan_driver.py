@@ -138,7 +138,9 @@ def act(
     """Choose every group's actions; returns actor outputs, policy actions and environment actions."""
     rows = zip(groups, agents, observed, noise, strict=True)
     chosen = [group.act(agent, seen, drawn) for group, agent, seen, drawn in rows]
-    taken = tuple(group.environment_actions(action) for group, (_, action) in zip(groups, chosen, strict=True))
+    taken = tuple(
+        group.environment_actions(action) for group, (_, action) in zip(groups, chosen, strict=True)
+    )
     return tuple(outputs for outputs, _ in chosen), tuple(actions for _, actions in chosen), taken
 
 
@@ -153,5 +155,7 @@ def learn(
     rows = zip(groups, agents, rollouts, keys, strict=True)
     learned = [group.learn(agent, rollout, key) for group, agent, rollout, key in rows]
     sound = fault.field == 0
-    kept = jax.tree.map(lambda new, old: jnp.where(sound, new, old), tuple(agent for agent, _ in learned), agents)
+    kept = jax.tree.map(
+        lambda new, old: jnp.where(sound, new, old), tuple(agent for agent, _ in learned), agents
+    )
     return kept, tuple(metrics for _, metrics in learned)

@@ -12,6 +12,7 @@ from jax import Array
 
 from dressage.errors import UnsupportedSpaceError
 
+AGENT = "agent"  # The name of the only agent of a single-agent environment.
 SUPPORTED_ACTIONS = "Discrete, MultiDiscrete, MultiBinary and a Box of floats"
 SUPPORTED_OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple of these"
 
@@ -45,7 +46,9 @@ class AgentSpec:
     action_high: tuple[float, ...] = ()
 
 
-def agent_spec(agent_id: str, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> AgentSpec:
+def agent_spec(
+    agent_id: str, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
+) -> AgentSpec:
     """Describe an agent by its Gymnasium spaces.
 
     Raises:
@@ -62,7 +65,9 @@ def agent_spec(agent_id: str, observation_space: gymnasium.Space[Any], action_sp
             return AgentSpec(agent_id, obs_dim, sum(sizes), "multi_discrete", sizes, shape, starts)
         case gymnasium.spaces.MultiBinary():
             count = math.prod(shape)
-            return AgentSpec(agent_id, obs_dim, 2 * count, "multi_discrete", (2,) * count, shape, (0,) * count)
+            return AgentSpec(
+                agent_id, obs_dim, 2 * count, "multi_discrete", (2,) * count, shape, (0,) * count
+            )
         case gymnasium.spaces.Box(dtype=dtype) if math.prod(shape) > 0 and np.issubdtype(dtype, np.floating):
             low = tuple(float(bound) for bound in np.ravel(action_space.low))
             high = tuple(float(bound) for bound in np.ravel(action_space.high))
@@ -122,6 +127,23 @@ class ObservationLayout:
         return jnp.concatenate(columns, axis=-1).astype(jnp.float32)
 
 
+def spec_from_json(fields: dict[str, Any]) -> AgentSpec:
+    """Rebuild a specification from `dataclasses.asdict` that went through JSON."""
+    return AgentSpec(**{name: _tuples(value) for name, value in fields.items()})
+
+
+def layout_from_json(fields: dict[str, Any]) -> ObservationLayout:
+    """Rebuild a layout from `dataclasses.asdict` that went through JSON."""
+    parts = tuple((name, layout_from_json(part)) for name, part in fields["parts"])
+    return ObservationLayout(
+        **{name: _tuples(value) for name, value in fields.items() if name != "parts"}, parts=parts
+    )
+
+
+def _tuples(value: Any) -> Any:  # noqa: ANN401 (JSON knows lists only)
+    return tuple(value) if isinstance(value, list) else value
+
+
 def observation_layout(agent_id: str, space: gymnasium.Space[Any]) -> ObservationLayout:
     """Read the layout of an agent's observations off their Gymnasium space.
 
@@ -134,12 +156,16 @@ def observation_layout(agent_id: str, space: gymnasium.Space[Any]) -> Observatio
             return ObservationLayout("discrete", (), (int(n),), (int(start),))
         case gymnasium.spaces.MultiDiscrete(nvec=nvec, start=start):
             sizes = tuple(int(size) for size in np.ravel(nvec))
-            return ObservationLayout("multi_discrete", shape, sizes, tuple(int(first) for first in np.ravel(start)))
+            return ObservationLayout(
+                "multi_discrete", shape, sizes, tuple(int(first) for first in np.ravel(start))
+            )
         case gymnasium.spaces.Dict(spaces=spaces) if spaces:
             parts = tuple((str(name), observation_layout(agent_id, part)) for name, part in spaces.items())
             return ObservationLayout("dict", parts=parts)
         case gymnasium.spaces.Tuple(spaces=spaces) if spaces:
-            parts = tuple((str(index), observation_layout(agent_id, part)) for index, part in enumerate(spaces))
+            parts = tuple(
+                (str(index), observation_layout(agent_id, part)) for index, part in enumerate(spaces)
+            )
             return ObservationLayout("tuple", parts=parts)
         case gymnasium.spaces.Box() | gymnasium.spaces.MultiBinary() if math.prod(shape) > 0:
             return ObservationLayout("box", shape)

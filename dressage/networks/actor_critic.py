@@ -6,7 +6,9 @@ from jax import Array
 
 from dressage.networks.mlp import perceptron
 
-POLICY_GAIN = 0.01  # Nearly equal choices at first: Andrychowicz et al. 2021, "What matters in on-policy RL", 3.2.
+POLICY_GAIN = (
+    0.01  # Nearly equal choices at first: Andrychowicz et al. 2021, "What matters in on-policy RL", 3.2.
+)
 
 
 class Actor(nn.Module):
@@ -70,7 +72,9 @@ class Critic(nn.Module):
     def __call__(self, observations: Array, *, columns: bool = False) -> Array:
         """Map observations `[..., obs_dim]` to values `[...]`; `columns` as for `Actor`."""
         sizes = (*self.hidden_sizes, 1)
-        values = perceptron(observations, sizes, self.activation, self.kernel_init, output_gain=1.0, columns=columns)
+        values = perceptron(
+            observations, sizes, self.activation, self.kernel_init, output_gain=1.0, columns=columns
+        )
         return values[..., 0]
 
 

@@ -31,7 +31,9 @@ KERNEL_INITS: dict[str, Callable[[float], Initializer]] = {
     "lecun_uniform": lambda gain: nn.initializers.variance_scaling(gain**2, "fan_in", "uniform"),
     "lecun_normal": lambda gain: nn.initializers.variance_scaling(gain**2, "fan_in", "truncated_normal"),
     "kaiming_uniform": lambda gain: nn.initializers.variance_scaling(2.0 * gain**2, "fan_in", "uniform"),
-    "kaiming_normal": lambda gain: nn.initializers.variance_scaling(2.0 * gain**2, "fan_in", "truncated_normal"),
+    "kaiming_normal": lambda gain: nn.initializers.variance_scaling(
+        2.0 * gain**2, "fan_in", "truncated_normal"
+    ),
     "orthogonal": lambda gain: nn.initializers.orthogonal(gain),
 }
 

@@ -12,7 +12,7 @@ from jax import Array
 from dressage.config import Option, check_names
 from dressage.errors import ConfigError
 from dressage.networks import ACTIVATIONS, KERNEL_INITS
-from dressage.ppo.records import Diagnostics, Transition
+from dressage.ppo.records import Base, Diagnostics, Transition
 
 OPTIONS: tuple[Option, ...] = (
     Option("LR", 5e-4, "number", 0.0, open_minimum=True, help="Adam's learning rate."),
@@ -119,7 +119,7 @@ def _static(name: str) -> Any:  # noqa: ANN401
     return struct.field(pytree_node=False, default=_BY_NAME[name].default)
 
 
-class Config(struct.PyTreeNode):
+class Config(Base):
     """Configuration of PPO; floats are pytree leaves (they may be traced and vmapped), the rest is static.
 
     Derive from this class to override `EVAL_METRICS_JAX_CB` or `EVAL_METRICS_HOST_CB`; an undecorated subclass works

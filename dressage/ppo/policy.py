@@ -1,19 +1,25 @@
 """The deployable policy: a pytree that acts, in a robot loop as well as under `jit`, `vmap` and `scan`."""
 
+import dataclasses
+import math
 from pathlib import Path
 from typing import Any, Self
 
 import jax.numpy as jnp
 from flax import struct
+from flax.traverse_util import flatten_dict, unflatten_dict
 from jax import Array
 from jax.typing import ArrayLike
 
 from dressage.equations.statistics import RunningMoments
 from dressage.learning.policy_head import PolicyHead, SquashState
 from dressage.learning.proximal import OBSERVATION_CLIP
-from dressage.learning.specs import AgentSpec, ObservationLayout
+from dressage.learning.specs import AGENT, AgentSpec, ObservationLayout, layout_from_json, spec_from_json
 from dressage.networks import Actor, Critic
+from dressage.ppo.policy_files import read_files, write_files
 from dressage.ppo.records import Base
+
+MOMENTS = "observation_moments"
 
 
 class NormalizeVec(Base):
@@ -55,8 +61,8 @@ class Policy(Base):
         hidden_activation: Activation of the hidden layers.
         output_activation: `gaussian` or `categorical`.
         state_independent_std: Whether `log_std` is a parameter instead of an output.
-        spec: The agent's spaces.
-        layout: How an observation is flattened.
+        spec: The agent's spaces; None reads their sizes off the parameters.
+        layout: How an observation is flattened; None takes flat ones.
     """
 
     act_scaling: SquashState | None
@@ -65,8 +71,8 @@ class Policy(Base):
     hidden_activation: str = struct.field(pytree_node=False)
     output_activation: str = struct.field(pytree_node=False)
     state_independent_std: bool = struct.field(pytree_node=False)
-    spec: AgentSpec = struct.field(pytree_node=False)
-    layout: ObservationLayout = struct.field(pytree_node=False)
+    spec: AgentSpec | None = struct.field(pytree_node=False, default=None)
+    layout: ObservationLayout | None = struct.field(pytree_node=False, default=None)
 
     def apply_actor(self, norm_obs: ArrayLike, rng: Array | None = None) -> Array:
         """Apply the actor to normalised observations.
@@ -100,7 +106,7 @@ class Policy(Base):
         action = self.apply_actor(self._normalized(obs), rng)
         if self.act_scaling is None:
             return self._head().environment_action(action)
-        return self.act_scaling.unsquash(action).reshape(*action.shape[:-1], *self.spec.action_shape)
+        return self.act_scaling.unsquash(action).reshape(*action.shape[:-1], *self._spec().action_shape)
 
     def value(self, obs: ArrayLike) -> Array:
         """Return the critic's estimate `[...]` of the discounted return that follows raw observations."""
@@ -113,9 +119,21 @@ class Policy(Base):
 
         Killed at any moment, the folder holds the policy that was there before or this one.
         """
-        from dressage.ppo.policy_files import save_policy
-
-        save_policy(self, Path(folder))
+        spec, layout = self._spec(), self._layout()
+        description = {
+            "hidden_activation": self.hidden_activation,
+            "output_activation": self.output_activation,
+            "state_independent_std": self.state_independent_std,
+            "squash": self.act_scaling is not None and self.act_scaling.squash,
+            "observation_clip": None if self.obs_scaling is None else self.obs_scaling.clip,
+            "spec": dataclasses.asdict(spec),
+            "layout": dataclasses.asdict(layout),
+        }
+        tensors = flatten_dict(self.model, sep="/")
+        if self.obs_scaling is not None:
+            for name in ("mean", "var", "count"):
+                tensors[f"{MOMENTS}/{name}"] = getattr(self.obs_scaling, name)
+        write_files(Path(folder), description, tensors)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Policy":
@@ -124,17 +142,34 @@ class Policy(Base):
         Raises:
             CheckpointError: If a file is missing, cut short or altered.
         """
-        from dressage.ppo.policy_files import load_policy
-
-        return load_policy(Path(folder))
+        description, tensors = read_files(Path(folder))
+        model = unflatten_dict({name: jnp.asarray(array) for name, array in tensors.items()}, sep="/")
+        moments = model.pop(MOMENTS, None)
+        spec = spec_from_json(description["spec"])
+        scaling = None
+        if spec.action_kind == "continuous":
+            low, high = jnp.array(spec.action_low), jnp.array(spec.action_high)
+            scaling = SquashState(low, high, description["squash"])
+        return cls(
+            act_scaling=scaling,
+            obs_scaling=None
+            if moments is None
+            else NormalizeVec(**moments, clip=description["observation_clip"]),
+            model=model,
+            hidden_activation=description["hidden_activation"],
+            output_activation=description["output_activation"],
+            state_independent_std=description["state_independent_std"],
+            spec=spec,
+            layout=layout_from_json(description["layout"]),
+        )
 
     def _normalized(self, obs: Any) -> Array:  # noqa: ANN401 (an observation may be a tree)
         features = self._features(obs)
         return features if self.obs_scaling is None else self.obs_scaling.normalize(features)
 
     def _features(self, obs: Any) -> Array:  # noqa: ANN401
-        if self.layout.kind == "box":
-            shape, own, size = jnp.shape(obs), self.layout.shape, self.spec.obs_dim
+        if self._layout().kind == "box":
+            shape, own, size = jnp.shape(obs), self._layout().shape, self._spec().obs_dim
             in_own_shape = len(shape) >= len(own) and shape[len(shape) - len(own) :] == own
             if not in_own_shape and shape[-1:] != (size,):
                 raise ValueError(
@@ -142,15 +177,33 @@ class Policy(Base):
                 )
             if not in_own_shape:
                 return jnp.asarray(obs, jnp.float32)
-        return self.layout.flatten(obs)
+        return self._layout().flatten(obs)
+
+    def _spec(self) -> AgentSpec:
+        """The agent's spaces; read off the parameters where none were given."""
+        if self.spec is not None:
+            return self.spec
+        layers = self._hidden_sizes("actor")
+        obs_dim, outputs = (
+            self.model["actor"]["Dense_0"]["kernel"].shape[-2],
+            self.model["actor"][f"Dense_{len(layers)}"]["bias"].shape[-1],
+        )
+        if self.output_activation == "categorical":
+            return AgentSpec(AGENT, obs_dim, outputs, "discrete", (outputs,), (), (0,))
+        size = outputs if self.state_independent_std else outputs // 2
+        unbounded = (-math.inf,) * size, (math.inf,) * size
+        return AgentSpec(AGENT, obs_dim, size, "continuous", (), (size,), (), size, *unbounded)
+
+    def _layout(self) -> ObservationLayout:
+        return ObservationLayout("box", (self._spec().obs_dim,)) if self.layout is None else self.layout
 
     def _head(self) -> PolicyHead:
-        return PolicyHead(self.spec, squash=self.act_scaling is not None and self.act_scaling.squash)
+        return PolicyHead(self._spec(), squash=self.act_scaling is not None and self.act_scaling.squash)
 
     def _actor(self) -> Actor:
         return Actor(
-            output_size=self.spec.action_dim,
-            continuous_dim=self.spec.continuous_dim,
+            output_size=self._spec().action_dim,
+            continuous_dim=self._spec().continuous_dim,
             state_independent_std=self.state_independent_std,
             hidden_sizes=self._hidden_sizes("actor"),
             activation=self.hidden_activation,

@@ -42,12 +42,12 @@ class RunnerState(Base):
     env_state: GraphState
     last_obs: Array
     rng: Array
-    learning_rate: Array
-    observation_moments: RunningMoments | None
-    reward_moments: RunningMoments | None
-    discounted_returns: Array | None
-    updates: Array
-    fault: Fault
+    learning_rate: Array | None = None
+    observation_moments: RunningMoments | None = None
+    reward_moments: RunningMoments | None = None
+    discounted_returns: Array | None = None
+    updates: Array | None = None
+    fault: Fault | None = None
 
     @classmethod
     def of(cls, state: LearnerState, network: ActorCritic) -> "RunnerState":
@@ -88,8 +88,8 @@ class PPOResult(Base):
     config: Config
     runner_state: RunnerState
     metrics: dict[str, Any]
-    spec: AgentSpec = struct.field(pytree_node=False)
-    layout: ObservationLayout = struct.field(pytree_node=False)
+    spec: AgentSpec | None = struct.field(pytree_node=False, default=None)
+    layout: ObservationLayout | None = struct.field(pytree_node=False, default=None)
 
     @property
     def obs_scaling(self) -> NormalizeVec | None:
@@ -99,11 +99,17 @@ class PPOResult(Base):
     @property
     def act_scaling(self) -> SquashState | None:
         """How actions of one environment are scaled (no batch axis), or None where they are discrete."""
-        return PolicyHead(self.spec, self.config.SQUASH).scaling()
+        return None if self.spec is None else PolicyHead(self.spec, self.config.SQUASH).scaling()
 
     @property
     def policy(self) -> Policy:
-        """The deployable policy."""
+        """The deployable policy.
+
+        Raises:
+            ValueError: If the result was put together by hand without `spec`.
+        """
+        if self.spec is None:
+            raise ValueError("This result does not say what the agent's spaces are: give PPOResult a `spec`.")
         params = self.runner_state.train_state.params["params"]
         return build_policy(self.config, self.spec, self.layout, params, self.obs_scaling)
 
@@ -111,7 +117,7 @@ class PPOResult(Base):
 def build_policy(
     config: Config,
     spec: AgentSpec,
-    layout: ObservationLayout,
+    layout: ObservationLayout | None,
     params: dict[str, Any],
     obs_scaling: NormalizeVec | None,
 ) -> Policy:

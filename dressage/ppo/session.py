@@ -11,13 +11,13 @@ from dressage.envs.checks import check_environment
 from dressage.envs.functional import BaseEnv
 from dressage.errors import ConfigError
 from dressage.learning.evaluation import evaluate
-from dressage.learning.grouped_env import AGENT, SingleAgentEnv
+from dressage.learning.grouped_env import SingleAgentEnv
 from dressage.learning.groups import Group
 from dressage.learning.policy_head import PolicyHead
 from dressage.learning.proximal import Hyperparameters, ProximalLearner
 from dressage.learning.records import AgentState, Experience
 from dressage.learning.runs import evaluation_key
-from dressage.learning.specs import AgentSpec
+from dressage.learning.specs import AGENT, AgentSpec
 from dressage.networks import Actor, ActorCritic, Critic
 from dressage.ppo.config import FLOATS, Config
 from dressage.ppo.records import Transition
@@ -52,7 +52,9 @@ class Session:
         """
         config = config.validate()
         check_environment(env)
-        copies = SingleAgentEnv(env, config.NUM_ENVS, fixed_init=config.FIXED_INIT, offset_step=config.OFFSET_STEP)
+        copies = SingleAgentEnv(
+            env, config.NUM_ENVS, fixed_init=config.FIXED_INIT, offset_step=config.OFFSET_STEP
+        )
         evaluated = config.NUM_EVAL_ENVS
         eval_env = SingleAgentEnv(env, evaluated, fixed_init=True, offset_step=False) if evaluated else None
         group = Group(proximal_learner(copies.spec, config), (AGENT,))
@@ -96,7 +98,11 @@ def proximal_learner(spec: AgentSpec, config: Config) -> ProximalLearner:
     if spec.action_kind == "continuous":
         check_bounds(np.array(spec.action_low), np.array(spec.action_high), config.SQUASH)
     hidden = (config.NUM_HIDDEN_UNITS,) * config.NUM_HIDDEN_LAYERS
-    style = {"hidden_sizes": hidden, "activation": config.HIDDEN_ACTIVATION, "kernel_init": config.KERNEL_INIT_TYPE}
+    style = {
+        "hidden_sizes": hidden,
+        "activation": config.HIDDEN_ACTIVATION,
+        "kernel_init": config.KERNEL_INIT_TYPE,
+    }
     actor = Actor(spec.action_dim, spec.continuous_dim, config.STATE_INDEPENDENT_STD, **style)
     return ProximalLearner(
         hyper=hyperparameters(config),

@@ -7,12 +7,11 @@ import jax
 from dressage.envs.adapters.gymnasium import HostTask
 from dressage.envs.functional import BaseEnv
 from dressage.errors import ConfigError
-from dressage.learning.grouped_env import AGENT
 from dressage.learning.groups import Group
 from dressage.learning.host_driver import HostRun, SeedBySeed
 from dressage.learning.host_env import HostSingleAgentEnv
 from dressage.learning.runs import CompiledRun, HostMetrics, Run
-from dressage.learning.specs import AgentSpec, ObservationLayout, agent_spec
+from dressage.learning.specs import AGENT, AgentSpec, ObservationLayout, agent_spec
 from dressage.ppo.config import Config
 from dressage.ppo.policy import NormalizeVec, Policy
 from dressage.ppo.result import build_policy
@@ -117,7 +116,9 @@ def make_trainer(env: BaseEnv | HostTask, config: Config, seeds: tuple[int, ...]
 def _host_trainer(task: HostTask, config: Config, seeds: tuple[int, ...]) -> Trainer:
     config = config.validate()
     if config.OFFSET_STEP:
-        raise ConfigError("PPO option 'OFFSET_STEP' works on functional environments only; leave it False for host tasks.")
+        raise ConfigError(
+            "PPO option 'OFFSET_STEP' works on functional environments only; leave it False for host tasks."
+        )
     spec = agent_spec(AGENT, task.observation_space, task.action_space)
     groups = (Group(proximal_learner(spec, config), (AGENT,)),)
     runs = [
