@@ -9,20 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dressage.cli.main import app
-
-SHORT = (
-    *("--steps", "4096"),
-    *(
-        "--set",
-        "NUM_ENVS=8",
-        "--set",
-        "NUM_EVAL_ENVS=3",
-        "--set",
-        "EVAL_FREQ=4",
-        "--set",
-        "NUM_HIDDEN_UNITS=8",
-    ),
-)
+from tests.cli.short_training import SHORT
 
 
 @pytest.fixture(scope="session")

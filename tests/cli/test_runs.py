@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dressage.ppo import Policy
+from tests.cli.short_training import SHORT
 
 
 def rows_of(path):
@@ -129,26 +130,17 @@ def test_one_of_several_seeds_is_played(finished_seeds, dressage, tmp_path):
 
 
 def test_tensorboard_files_are_written_on_demand(dressage, tmp_path):
-    words = (
-        "--steps",
-        "128",
-        "--set",
-        "NUM_ENVS=8",
-        "--set",
-        "NUM_EVAL_ENVS=0",
-        "--no-film",
-        "--tensorboard",
-    )
-    shown = dressage("train", "pendulum", *words, "--run", tmp_path / "run", "--quiet")
+    words = (*SHORT, "--no-film", "--tensorboard", "--quiet")
+    shown = dressage("train", "pendulum", *words, "--run", tmp_path / "run")
     assert shown.exit_code == 0
     assert list((tmp_path / "run" / "tensorboard").iterdir())
-    assert {row["kind"] for row in rows_of(tmp_path / "run")} == {"train"}
+    assert "steps/s  " not in shown.output
 
 
 def test_tasks_config_and_doctor_print(dressage):
     listed = dressage("tasks").output
     assert "pendulum" in listed
-    assert "gymnasium:ID" in listed
+    assert "gymnasium:" in listed
     assert "GAE_LAMBDA" in dressage("config").output
     assert json.loads(dressage("config", "--json").output)["GAMMA"]["default"] == 0.99
     assert "NORMALIZE_ENV: true" in dressage("config", "--yaml", "--task", "pendulum").output
