@@ -14,9 +14,9 @@ def as_float(values: ArrayLike) -> Array:
 def exp_excess(x: Array) -> Array:
     r"""Return $e^x - 1 - x$ without cancellation, as KL divergences need it.
 
-    In float32 a series replaces `expm1`, which XLA does not vectorise on a CPU: it cost 150 ns a number, a third of
-    a PPO minibatch of 256 samples. The seven terms are exact to 1e-6 relative where |x| <= 1/2; beyond, nothing
-    cancels.
+    In float32 a series replaces `expm1`, which XLA does not vectorise on a CPU: it cost 150 ns a number, a
+    third of a PPO minibatch of 256 samples. The seven terms are exact to 1e-6 relative where |x| <= 1/2;
+    beyond, nothing cancels.
 
     Args:
         x: `[...]`, float.
