@@ -150,7 +150,7 @@ def whole_number(value: Any) -> int | None:  # noqa: ANN401 (reads whatever a us
         return None
     if isinstance(value, Integral):
         return int(value)
-    return int(value) if math.isfinite(value) and float(value).is_integer() else None
+    return int(math.floor(value)) if math.isfinite(value) and float(value).is_integer() else None
 
 
 def _copy(value: Any) -> Any:  # noqa: ANN401

@@ -1,13 +1,17 @@
 """Evaluation inside a compiled program: one deterministic episode a copy, with everything frozen."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from dressage.learning.groups import Group
 from dressage.learning.records import AgentState, Experience, Observed
 from dressage.learning.scan_driver import GroupedEnv, Groups
+
+HostOrDevice: TypeAlias = Array | np.ndarray
+"""An array of NumPy where the host driver plays, one of JAX elsewhere."""
 
 
 class EpisodeResults(NamedTuple):
@@ -19,9 +23,9 @@ class EpisodeResults(NamedTuple):
         finished: `[..., B]` bool, whether the episode ended within the steps given.
     """
 
-    returns: Array
-    lengths: Array
-    finished: Array
+    returns: HostOrDevice
+    lengths: HostOrDevice
+    finished: HostOrDevice
 
 
 def evaluate(
@@ -37,7 +41,8 @@ def evaluate(
         steps: The longest episode.
 
     Returns:
-        One `[T, ..., B]` record a group, and `alive [T, B]`: True up to and with the step that ended the episode.
+        One `[T, ..., B]` record a group, and `alive [T, B]`: True up to and with the step that ended the
+        episode.
     """
     environment, observed = env.reset(key)
 

@@ -42,8 +42,9 @@ def raise_fault(fault: Fault, agents: tuple[tuple[str, ...], ...]) -> None:
     group, agent, environment, step = (int(np.ravel(value)[seed]) for value in _fields(fault)[1:])
     field = FAULT_FIELDS[int(np.ravel(fault.field)[seed]) - 1]
     raise NonFiniteError(
-        f"The {field} of agent {agents[group][agent]!r} is not finite: environment copy {environment}, step {step} of "
-        "that copy (counted from 0 since training began). Parameters are as they were before that rollout. "
+        f"The {field} of agent {agents[group][agent]!r} is not finite: environment copy {environment}, "
+        f"step {step} of that copy (counted from 0 since training began). "
+        "Parameters are as they were before that rollout. "
         "Check the environment's dynamics and rewards at that point."
     )
 
@@ -68,7 +69,8 @@ def _first_fault(rollout: Experience, group: int, updates: Array) -> Fault:
         return Fault(*(jnp.asarray(value, jnp.int32) for value in values))
 
     anything = jnp.stack([flags.any() for flags in broken]).any()
-    return lax.cond(anything, locate, lambda _: Fault.none(), None)
+    found: Fault = lax.cond(anything, locate, lambda _: Fault.none(), None)
+    return found
 
 
 def _fields(fault: Fault) -> tuple[Array, ...]:

@@ -37,8 +37,8 @@ def _update(updates: Any, state: optax.OptState, params: Any = None) -> tuple[An
     return unravel(direction), state
 
 
-# The same optimiser for trees, with the flat optimiser's state. One object for all: a TrainState holds it as static
-# structure, which compares by identity.
+# The same optimiser for trees, with the flat optimiser's state. One object for all: a TrainState holds it as
+# static structure, which compares by identity.
 OPTIMIZER = optax.GradientTransformation(_init, _update)
 
 

@@ -1,7 +1,7 @@
 """Groups of equal agents: the learner of one agent mapped over all agents of its group.
 
-A group of one agent runs the learner as it is. In a larger group every agent has its own parameters, stacked along a
-leading axis, and acts and learns under one `vmap`.
+A group of one agent runs the learner as it is. In a larger group every agent has its own parameters, stacked
+along a leading axis, and acts and learns under one `vmap`.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """The host driver: a Python loop around one compiled `act` and one compiled update.
 
-Environments that no compiler can see step here. Keys, noise, targets and updates are those of the compiled driver,
-so that one environment gives the same parameters through both.
+Environments that no compiler can see step here. Keys, noise, targets and updates are those of the compiled
+driver, so that one environment gives the same parameters through both.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -40,7 +39,7 @@ class HostRun:
         max_steps: int | None,
         exact_resume: bool,
     ) -> None:
-        self.seeds = (seed,)
+        self.seeds: tuple[int, ...] = (seed,)
         self.exact_resume = exact_resume
         self._make_env = make_env
         self._env = make_env(copies)
@@ -98,7 +97,7 @@ class HostRun:
         return state
 
     def _enter(self, state: LearnerState) -> LearnerState:
-        """Bring the environments to where the state left them, or start them anew where that cannot be done."""
+        """Bring the environments to where the state left them, or start them anew where that cannot be."""
         if state is self._running:
             return state
         if self.exact_resume:

@@ -1,6 +1,6 @@
 """Environment copies on the host as the host driver sees them: one record a group of agents."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import jax
 import numpy as np
@@ -44,11 +44,13 @@ class FunctionalHostEnv:
 
     def reset(self, key: Array) -> tuple[Observed, ...]:
         """Start every copy as the compiled driver does."""
+        observed: tuple[Observed, ...]
         self._state, observed = self._reset(key)
         return observed
 
     def step(self, actions: tuple[np.ndarray, ...]) -> tuple[Outcome, ...]:
         """Step every copy."""
+        outcomes: tuple[Outcome, ...]
         self._state, outcomes = self._step(self._state, actions)
         return outcomes
 
@@ -71,20 +73,20 @@ class HostSingleAgentEnv:
     def reset(self, key: Array) -> tuple[Observed, ...]:
         """Start every copy from a seed drawn from `key`."""
         seed = int(jax.random.bits(key)) >> 1
-        return (Observed(np.asarray(self._vector.reset(seed), np.float32)),)
+        return (Observed(_record(np.asarray(self._vector.reset(seed), np.float32))),)
 
     def step(self, actions: tuple[np.ndarray, ...]) -> tuple[Outcome, ...]:
         """Step every copy; rows whose action an autoreset ignored are not valid."""
         step = self._vector.step(actions[0])
         outcome = Outcome(
-            observed=Observed(step.observation),
-            final_features=step.final_observation,
-            rewards=step.reward,
-            terminated=step.terminated,
-            episode_ends=step.terminated | step.truncated,
-            episode_returns=step.episode_return,
-            episode_lengths=step.episode_length,
-            valid=step.valid,
+            observed=Observed(_record(step.observation)),
+            final_features=_record(step.final_observation),
+            rewards=_record(step.reward),
+            terminated=_record(step.terminated),
+            episode_ends=_record(step.terminated | step.truncated),
+            episode_returns=_record(step.episode_return),
+            episode_lengths=_record(step.episode_length),
+            valid=_record(step.valid),
         )
         return (outcome,)
 
@@ -94,3 +96,8 @@ class HostSingleAgentEnv:
 
     def set_state(self, state: Any) -> None:  # noqa: ANN401
         """Nothing to put back."""
+
+
+def _record(values: np.ndarray) -> Array:
+    """Let a NumPy array stand in a record: the compiled calls that read it take both kinds."""
+    return cast("Array", values)

@@ -40,7 +40,8 @@ class ChunkSums(struct.PyTreeNode):
         """Add one update and the episodes that its rollouts finished."""
         episodes, returns, lengths = zip(*(_episode_sums(rollout) for rollout in rollouts), strict=True)
         after = ChunkSums(jnp.int32(1), learning, episodes, returns, lengths)
-        return jax.tree.map(jnp.add, self, after)
+        total: ChunkSums = jax.tree.map(jnp.add, self, after)
+        return total
 
     def means(self, group: int = 0) -> dict[str, np.ndarray]:
         """Return the chunk's means by name, on the host; a leading axis of seeds stays.
@@ -69,4 +70,5 @@ def _episode_sums(rollout: Experience) -> tuple[Array, Array, Array]:
 def _divide(total: Any, count: np.ndarray) -> np.ndarray:  # noqa: ANN401 (an array of any backend)
     total = np.asarray(total, np.float64)
     count = count.reshape(count.shape + (1,) * (total.ndim - count.ndim))
-    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    quotient: np.ndarray = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    return quotient

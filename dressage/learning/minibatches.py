@@ -55,8 +55,8 @@ class Packing:
 def minibatch_indices(key: Array, samples: int, epochs: int, minibatches: int) -> tuple[Array, Array | None]:
     """Draw the sample indices of every minibatch of every epoch.
 
-    Each epoch is a permutation of all samples, cut into `min(minibatches, samples)` parts whose sizes differ by at
-    most one. Shorter parts repeat their last row with weight 0, so that all have one shape.
+    Each epoch is a permutation of all samples, cut into `min(minibatches, samples)` parts whose sizes differ
+    by at most one. Shorter parts repeat their last row with weight 0, so that all have one shape.
 
     Args:
         key: A JAX random key.
@@ -65,8 +65,8 @@ def minibatch_indices(key: Array, samples: int, epochs: int, minibatches: int) -
         minibatches: Requested parts a pass, at least 1.
 
     Returns:
-        Indices `[epochs * parts, size]` int32, and weights `[epochs * parts, size]` float32, or None where no row is
-        padding.
+        Indices `[epochs * parts, size]` int32, and weights `[epochs * parts, size]` float32, or None where no
+        row is padding.
     """
     parts = min(minibatches, samples)
     orders = jax.vmap(lambda epoch_key: permutation(epoch_key, samples))(jax.random.split(key, epochs))

@@ -1,4 +1,4 @@
-"""The policy head: how an actor's outputs become a distribution, and how its actions reach the environment."""
+"""The policy head: how an actor's outputs become a distribution and its actions the environment's."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +30,9 @@ class SquashState(struct.PyTreeNode):
     def unsquash(self, action: Array) -> Array:
         """Map a policy action `[..., action_dim]` to an environment action within the bounds.
 
-        A squashed action is `low + (tanh(u) + 1) / 2 (high - low)`; an unsquashed one is clipped to [-1, 1] and
-        scaled the same way. Without squashing, a dimension that has an infinite bound is not scaled, only clipped.
+        A squashed action is `low + (tanh(u) + 1) / 2 (high - low)`; an unsquashed one is clipped to [-1, 1]
+        and scaled the same way. Without squashing, a dimension that has an infinite bound is not scaled, only
+        clipped.
         """
         bounded = jnp.tanh(action) if self.squash else action
         finite = (self.low > -UNBOUNDED) & (self.high < UNBOUNDED)

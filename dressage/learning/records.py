@@ -1,7 +1,7 @@
-"""The records that drivers, learners and checkpoints exchange; time comes first, copies of the environment last.
+"""The records that drivers, learners and checkpoints exchange; time comes first, environment copies last.
 
-`T` steps of a rollout, `B` environment copies, `A` agents of a group. The records of a group of one agent have no
-agent axis; those of a larger group carry it between time and copies: `[T, A, B]`.
+`T` steps of a rollout, `B` environment copies, `A` agents of a group. The records of a group of one agent
+have no agent axis; those of a larger group carry it between time and copies: `[T, A, B]`.
 """
 
 from typing import Any
@@ -36,8 +36,8 @@ class Outcome(struct.PyTreeNode):
         episode_ends: `[..., B]` bool, the episode stopped here for any reason.
         episode_returns: `[..., B]` undiscounted sum of the episode's rewards so far, this one included.
         episode_lengths: `[..., B]` int32, steps of the episode so far, this one included.
-        valid: `[..., B]` bool, False where the step is no sample (an ignored action, an absent agent); None where
-            every step is one.
+        valid: `[..., B]` bool, False where the step is no sample (an ignored action, an absent agent); None
+            where every step is one.
         info: What the environment says besides, of the step itself; kept in evaluations only.
     """
 
@@ -57,7 +57,8 @@ class Experience(struct.PyTreeNode):
 
     Attributes:
         observed: What the action of each step was chosen on.
-        policy_outputs: What the actor said of it: head outputs `[T, ..., B, outputs]` and log standard deviations.
+        policy_outputs: What the actor said of it: head outputs `[T, ..., B, outputs]` and log standard
+            deviations.
         actions: The actions as the policy emitted them, before clipping, squashing or start offsets.
         outcome: What each step led to; its `observed` is dropped, since the next row holds it.
     """

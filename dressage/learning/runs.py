@@ -1,4 +1,4 @@
-"""A training run in chunks: what the command line and the learners drive, whatever the experience comes from."""
+"""A training run in chunks: what command line and learners drive, wherever the experience comes from."""
 
 from functools import partial
 from typing import Any, Protocol

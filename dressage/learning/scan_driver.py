@@ -75,7 +75,8 @@ def advance(
         return state, sums.add(learning, rollouts)
 
     shapes = tuple(() if group.single else (len(group.agents),) for group in groups)
-    return lax.fori_loop(0, updates, one_update, (state, ChunkSums.zeros(METRIC_NAMES, shapes)))
+    state, sums = lax.fori_loop(0, updates, one_update, (state, ChunkSums.zeros(METRIC_NAMES, shapes)))
+    return state, sums
 
 
 def update(

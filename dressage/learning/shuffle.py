@@ -1,9 +1,9 @@
 """Random permutations without a sort, for minibatches.
 
-`jax.random.permutation` sorts random keys, which costs 600 to 800 ns an element on a CPU. A Feistel network over a
-domain of size `a * b` is a keyed bijection that costs a few additions and multiplications an element; numbers that
-fall outside the wanted range walk on along their cycle until they fall inside (Black and Rogaway, "Ciphers with
-arbitrary finite domains", CT-RSA 2002).
+`jax.random.permutation` sorts random keys, which costs 600 to 800 ns an element on a CPU. A Feistel network
+over a domain of size `a * b` is a keyed bijection that costs a few additions and multiplications an element;
+numbers that fall outside the wanted range walk on along their cycle until they fall inside (Black and
+Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
 """
 
 import math
@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-# Four rounds mix large domains, six also domains of a hundred. Twice as many below that: with six, some of ten
-# elements are neighbours 3 % too often, and with sixteen elements 5 %.
+# Four rounds mix large domains, six also domains of a hundred. Twice as many below that: with six, some of
+# ten elements are neighbours 3 % too often, and with sixteen elements 5 %.
 ROUNDS = 6
 SMALL_SIZE, SMALL_SIZE_ROUNDS = 64, 12
 
@@ -21,8 +21,8 @@ SMALL_SIZE, SMALL_SIZE_ROUNDS = 64, 12
 def permutation(key: Array, size: int) -> Array:
     """Return a pseudo-random permutation of `0 ... size - 1`.
 
-    Each element is uniform at each position to the accuracy of a 32-bit mixing function. For `size` beyond a few
-    the permutations reached are a vanishing part of all `size!`, as with any seeded generator.
+    Each element is uniform at each position to the accuracy of a 32-bit mixing function. For `size` beyond a
+    few the permutations reached are a vanishing part of all `size!`, as with any seeded generator.
 
     Args:
         key: A JAX random key.
@@ -56,7 +56,7 @@ def _feistel(numbers: Array, round_keys: Array, left_size: int, right_size: int)
 
 def _hash(numbers: Array, key: Array) -> Array:
     """Mix 32-bit numbers with a key by the finaliser of MurmurHash3 (Appleby, 2011)."""
-    mixed = numbers * jnp.uint32(0x9E3779B9) ^ key
+    mixed: Array = numbers * jnp.uint32(0x9E3779B9) ^ key
     mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
     mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
     return mixed ^ (mixed >> 16)

@@ -1,4 +1,4 @@
-"""What a learner needs to know of one agent's spaces, and the way between its arrays and the environment's own."""
+"""What a learner needs to know of one agent's spaces, and the way from the environment's to its arrays."""
 
 import math
 from dataclasses import dataclass
@@ -52,7 +52,8 @@ def agent_spec(
     """Describe an agent by its Gymnasium spaces.
 
     Raises:
-        UnsupportedSpaceError: If no policy here can observe or act in a space; it names the agent and the space.
+        UnsupportedSpaceError: If no policy here can observe or act in a space; it names the agent and the
+            space.
     """
     obs_dim = observation_layout(agent_id, observation_space).size
     shape = tuple(action_space.shape or ())
@@ -73,13 +74,14 @@ def agent_spec(
             high = tuple(float(bound) for bound in np.ravel(action_space.high))
             return AgentSpec(agent_id, obs_dim, len(low), "continuous", (), shape, (), len(low), low, high)
     raise UnsupportedSpaceError(
-        f"Agent {agent_id!r} acts in {action_space}, which no policy here supports; supported: {SUPPORTED_ACTIONS}."
+        f"Agent {agent_id!r} acts in {action_space}, which no policy here supports; "
+        f"supported: {SUPPORTED_ACTIONS}."
     )
 
 
 @dataclass(frozen=True)
 class ObservationLayout:
-    """How an observation is laid out as one flat row, in Gymnasium's own order; hashable, so it may be static.
+    """How an observation is laid out as one flat row, in Gymnasium's order; hashable, so it may be static.
 
     Attributes:
         kind: `box`, `discrete`, `multi_discrete`, `dict` or `tuple`.
@@ -103,7 +105,7 @@ class ObservationLayout:
         return sum(self.nvec) if self.nvec else math.prod(self.shape)
 
     def flatten(self, observation: Any) -> Array:  # noqa: ANN401 (any tree of arrays)
-        """Flatten observations as `gymnasium.spaces.flatten` does, but under `jit` and with leading batch axes.
+        """Flatten observations as `gymnasium.spaces.flatten` does, under `jit` and with leading batch axes.
 
         Args:
             observation: One observation, or a batch with any number of leading axes.
@@ -112,11 +114,10 @@ class ObservationLayout:
             `[..., size]` float32: arrays raveled row by row, discrete values one-hot, parts side by side.
         """
         if self.kind == "dict":
-            rows = [part.flatten(observation[name]) for name, part in self.parts]
-            return jnp.concatenate(rows, axis=-1)
+            return jnp.concatenate([part.flatten(observation[name]) for name, part in self.parts], axis=-1)
         if self.kind == "tuple":
-            pairs = zip(self.parts, observation, strict=True)
-            return jnp.concatenate([part.flatten(item) for (_, part), item in pairs], axis=-1)
+            items = zip(self.parts, observation, strict=True)
+            return jnp.concatenate([part.flatten(item) for (_, part), item in items], axis=-1)
         values = jnp.asarray(observation)
         batch = values.shape[: values.ndim - len(self.shape)]
         rows = values.reshape(*batch, math.prod(self.shape))
@@ -148,7 +149,8 @@ def observation_layout(agent_id: str, space: gymnasium.Space[Any]) -> Observatio
     """Read the layout of an agent's observations off their Gymnasium space.
 
     Raises:
-        UnsupportedSpaceError: If the space, or a part of it, is not supported or holds nothing; it names the agent.
+        UnsupportedSpaceError: If the space, or a part of it, is not supported or holds nothing; it names the
+            agent.
     """
     shape = tuple(space.shape or ())
     match space:
@@ -170,5 +172,6 @@ def observation_layout(agent_id: str, space: gymnasium.Space[Any]) -> Observatio
         case gymnasium.spaces.Box() | gymnasium.spaces.MultiBinary() if math.prod(shape) > 0:
             return ObservationLayout("box", shape)
     raise UnsupportedSpaceError(
-        f"Agent {agent_id!r} observes {space}, which no policy here supports; supported: {SUPPORTED_OBSERVATIONS}."
+        f"Agent {agent_id!r} observes {space}, which no policy here supports; "
+        f"supported: {SUPPORTED_OBSERVATIONS}."
     )

@@ -59,8 +59,8 @@ def scale_rewards(
 ) -> tuple[Array, RunningMoments, Array]:
     """Divide rewards by the standard deviation of the discounted return, as VecNormalize does.
 
-    The deviation includes this rollout, so that the first rollout is scaled too. Rewards are not centred: that
-    would change which policy is best.
+    The deviation includes this rollout, so that the first rollout is scaled too. Rewards are not centred:
+    that would change which policy is best.
 
     Args:
         rewards: `[T, B]`.

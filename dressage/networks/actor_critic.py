@@ -1,7 +1,10 @@
 """Actors, critics and the pair of them, with parameters apart (no shared trunk)."""
 
+from typing import TypeAlias, cast
+
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.typing import Collection, VariableDict
 from jax import Array
 
 from dressage.networks.mlp import perceptron
@@ -9,6 +12,9 @@ from dressage.networks.mlp import perceptron
 POLICY_GAIN = (
     0.01  # Nearly equal choices at first: Andrychowicz et al. 2021, "What matters in on-policy RL", 3.2.
 )
+
+PolicyOutputs: TypeAlias = tuple[Array, Array | None]
+"""Outputs `[..., output_size]`, and log standard deviations `[..., continuous_dim]` or None."""
 
 
 class Actor(nn.Module):
@@ -31,7 +37,7 @@ class Actor(nn.Module):
     kernel_init: str = "orthogonal"
 
     @nn.compact
-    def __call__(self, observations: Array, *, columns: bool = False) -> tuple[Array, Array | None]:
+    def __call__(self, observations: Array, *, columns: bool = False) -> PolicyOutputs:
         """Map observations `[..., obs_dim]` to outputs and log standard deviations.
 
         Args:
@@ -89,14 +95,41 @@ class ActorCritic(nn.Module):
     actor: Actor
     critic: Critic
 
-    def __call__(self, observations: Array) -> tuple[tuple[Array, Array | None], Array]:
-        """Return the actor's outputs and the critic's values for observations `[..., obs_dim]`, to learn from."""
+    def __call__(self, observations: Array) -> tuple[PolicyOutputs, Array]:
+        """Return the actor's outputs and the critic's values for observations `[..., obs_dim]`, to learn."""
         return self.actor(observations, columns=True), self.critic(observations, columns=True)
 
-    def policy(self, observations: Array) -> tuple[Array, Array | None]:
+    def policy(self, observations: Array) -> PolicyOutputs:
         """Apply the actor alone, to act."""
         return self.actor(observations)
 
     def value(self, observations: Array) -> Array:
         """Apply the critic alone."""
         return self.critic(observations)
+
+
+def apply_both(
+    network: ActorCritic, params: VariableDict, observations: Array
+) -> tuple[PolicyOutputs, Array]:
+    """Apply `ActorCritic.__call__`; Flax's own `apply` does not say what it returns."""
+    return cast("tuple[PolicyOutputs, Array]", network.apply(params, observations))
+
+
+def apply_policy(network: ActorCritic, params: VariableDict, observations: Array) -> PolicyOutputs:
+    """Apply `ActorCritic.policy` to observations `[..., obs_dim]`."""
+    return cast("PolicyOutputs", network.apply(params, observations, method="policy"))
+
+
+def apply_value(network: ActorCritic, params: VariableDict, observations: Array) -> Array:
+    """Apply `ActorCritic.value` to observations `[..., obs_dim]`; returns values `[...]`."""
+    return cast("Array", network.apply(params, observations, method="value"))
+
+
+def apply_actor(actor: Actor, layers: Collection, observations: Array) -> PolicyOutputs:
+    """Apply an actor that stands alone, given the parameters of its layers."""
+    return cast("PolicyOutputs", actor.apply({"params": layers}, observations))
+
+
+def apply_critic(critic: Critic, layers: Collection, observations: Array) -> Array:
+    """Apply a critic that stands alone, given the parameters of its layers."""
+    return cast("Array", critic.apply({"params": layers}, observations))

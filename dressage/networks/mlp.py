@@ -1,9 +1,9 @@
 """The multi-layer perceptron that every actor and critic here is made of.
 
-Samples are rows at its door. Inside they may stand in columns: with activations kept as `[features, samples]` the
-weight gradient is a product of two row-major matrices along their long axis, which XLA's CPU backend runs faster
-than the usual `X.T @ Y`; only the narrow ends of the network are transposed. Acting has no gradient and is faster
-with samples in rows, so the caller says which.
+Samples are rows at its door. Inside they may stand in columns: with activations kept as `[features, samples]`
+the weight gradient is a product of two row-major matrices along their long axis, which XLA's CPU backend runs
+faster than the usual `X.T @ Y`; only the narrow ends of the network are transposed. Acting has no gradient
+and is faster with samples in rows, so the caller says which.
 """
 
 import math
@@ -75,8 +75,9 @@ def perceptron(
 ) -> Array:
     """Stack dense layers in the compact Flax module that calls this.
 
-    Parameters are named and shaped as those of `flax.linen.Dense` (`Dense_0/kernel [in, out]`, `Dense_0/bias [out]`,
-    ...), directly under the calling module's name, so that any reader of Flax parameters can use them.
+    Parameters are named and shaped as those of `flax.linen.Dense` (`Dense_0/kernel [in, out]`,
+    `Dense_0/bias [out]`, ...), directly under the calling module's name, so that any reader of Flax
+    parameters can use them.
 
     Args:
         inputs: `[..., features]`.

@@ -5,6 +5,7 @@ import sys
 from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax import Array
@@ -90,7 +91,8 @@ OPTIONS: tuple[Option, ...] = (
         "OFFSET_STEP",
         False,
         "boolean",
-        help="Whether the copies' first time limits are spread evenly, so that their episodes do not end together.",
+        help="Whether the copies' first time limits are spread evenly, so that their episodes do not end "
+        "together.",
     ),
     Option(
         "NUM_EVAL_ENVS", 20, "integer", 0, unit="episodes", help="Episodes of each evaluation; 0 for none."
@@ -122,8 +124,9 @@ def _static(name: str) -> Any:  # noqa: ANN401
 class Config(Base):
     """Configuration of PPO; floats are pytree leaves (they may be traced and vmapped), the rest is static.
 
-    Derive from this class to override `EVAL_METRICS_JAX_CB` or `EVAL_METRICS_HOST_CB`; an undecorated subclass works
-    under `jit`. Legal values, units and meanings stand in `OPTIONS` and on the options page of the documentation.
+    Derive from this class to override `EVAL_METRICS_JAX_CB` or `EVAL_METRICS_HOST_CB`; an undecorated
+    subclass works under `jit`. Legal values, units and meanings stand in `OPTIONS` and on the options page of
+    the documentation.
 
     Attributes:
         LR: Learning rate.
@@ -216,22 +219,22 @@ class Config(Base):
         return config
 
     @property
-    def NUM_UPDATES(self) -> int:  # noqa: N802 (the seed's spelling)
+    def NUM_UPDATES(self) -> int:
         """Updates of the whole run: enough for at least `TOTAL_TIMESTEPS` steps."""
         return -(-int(self.TOTAL_TIMESTEPS) // (self.NUM_ENVS * self.NUM_STEPS))
 
     @property
-    def NUM_TIMESTEPS(self) -> int:  # noqa: N802
+    def NUM_TIMESTEPS(self) -> int:
         """Environment steps that will really run: whole updates."""
         return self.NUM_UPDATES * self.NUM_ENVS * self.NUM_STEPS
 
     @property
-    def NUM_EVALS(self) -> int:  # noqa: N802
+    def NUM_EVALS(self) -> int:
         """Evaluations that will really run: at most one an update."""
         return min(self.EVAL_FREQ, self.NUM_UPDATES)
 
     @property
-    def MINIBATCH_SIZE(self) -> int:  # noqa: N802
+    def MINIBATCH_SIZE(self) -> int:
         """Samples of the largest minibatch."""
         return -(-self.NUM_ENVS * self.NUM_STEPS // self.NUM_MINIBATCHES)
 
@@ -239,7 +242,7 @@ class Config(Base):
         """Return after how many updates each evaluation happens; the last one ends the run."""
         return tuple((index + 1) * self.NUM_UPDATES // self.NUM_EVALS for index in range(self.NUM_EVALS))
 
-    def EVAL_METRICS_JAX_CB(  # noqa: N802
+    def EVAL_METRICS_JAX_CB(
         self, total_steps: int | Array, diagnostics: Diagnostics, eval_transitions: Transition | None = None
     ) -> dict[str, Array]:
         """Compute the metrics of an evaluation, inside the compiled program.
@@ -253,12 +256,12 @@ class Config(Base):
         Returns:
             Arrays by name. Unfinished episodes are left out of the means, which are NaN where none finished.
         """
-        metrics = {"train/total_steps": total_steps, **diagnostics.named()}
+        metrics = {"train/total_steps": jnp.asarray(total_steps), **diagnostics.named()}
         if eval_transitions is not None:
             metrics |= eval_transitions.episode_metrics()
         return metrics
 
-    def EVAL_METRICS_HOST_CB(self, metrics: dict[str, Any]) -> None:  # noqa: N802
+    def EVAL_METRICS_HOST_CB(self, metrics: dict[str, Any]) -> None:
         """Print an evaluation's metrics on the host, unless `VERBOSE` is off.
 
         Called once an evaluation, in order; under `vmap` once for all, with the batch axis in front.

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import jax.numpy as jnp
 from flax import struct
@@ -15,7 +15,7 @@ from dressage.equations.statistics import RunningMoments
 from dressage.learning.policy_head import PolicyHead, SquashState
 from dressage.learning.proximal import OBSERVATION_CLIP
 from dressage.learning.specs import AGENT, AgentSpec, ObservationLayout, layout_from_json, spec_from_json
-from dressage.networks import Actor, Critic
+from dressage.networks import Actor, Critic, apply_actor, apply_critic
 from dressage.ppo.policy_files import read_files, write_files
 from dressage.ppo.records import Base
 
@@ -85,10 +85,10 @@ class Policy(Base):
             The unscaled action: `[..., action_dim]` before squashing or clipping, or category indices from 0.
         """
         head = self._head()
-        distribution = head.distribution(
-            self._actor().apply({"params": self.model["actor"]}, jnp.asarray(norm_obs))
-        )
-        return distribution.mode() if rng is None else distribution.sample(rng)
+        outputs = apply_actor(self._actor(), self.model["actor"], jnp.asarray(norm_obs))
+        distribution = head.distribution(outputs)
+        # Never a pair: the spaces that PPO supports are discrete throughout or continuous throughout.
+        return cast("Array", distribution.mode() if rng is None else distribution.sample(rng))
 
     def get_action(self, obs: ArrayLike, rng: Array | None = None) -> Array:
         """Choose an action that the environment takes.
@@ -111,8 +111,7 @@ class Policy(Base):
     def value(self, obs: ArrayLike) -> Array:
         """Return the critic's estimate `[...]` of the discounted return that follows raw observations."""
         critic = Critic(self._hidden_sizes("critic"), self.hidden_activation)
-        values: Array = critic.apply({"params": self.model["critic"]}, self._normalized(obs))
-        return values
+        return apply_critic(critic, self.model["critic"], self._normalized(obs))
 
     def save(self, folder: str | Path) -> None:
         """Write weights (safetensors) and description (JSON) into a folder.

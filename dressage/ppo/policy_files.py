@@ -19,8 +19,8 @@ MANIFEST = "policy.json"
 def write_files(folder: Path, description: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
     """Write a policy's description and weights into a folder, whose other files stay.
 
-    The weights' file is named by its content, and the manifest, which names it, is put in place in one step: killed
-    at any moment, the folder holds the policy that was there before or this one.
+    The weights' file is named by its content, and the manifest, which names it, is put in place in one step:
+    killed at any moment, the folder holds the policy that was there before or this one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # safetensors writes the buffer as it lies in memory, so that any other layout would be corrupted.

@@ -14,8 +14,8 @@ class Base(struct.PyTreeNode):
 class Transition(Base):
     """Steps of evaluation, `[T, E]`: time first, one column an evaluation episode.
 
-    Rows behind the end of a column's first episode repeat nothing that counts: `done` is False there, and `alive`
-    says which rows belong to the episode.
+    Rows behind the end of a column's first episode repeat nothing that counts: `done` is False there, and
+    `alive` says which rows belong to the episode.
 
     Attributes:
         done: Whether the episode ended with this step, for any reason.

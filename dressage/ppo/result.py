@@ -10,7 +10,7 @@ from jax import Array
 from dressage.equations.statistics import RunningMoments
 from dressage.learning.flat_parameters import OPTIMIZER
 from dressage.learning.policy_head import PolicyHead, SquashState
-from dressage.learning.records import AgentState, Fault, LearnerState
+from dressage.learning.records import Fault, LearnerState
 from dressage.learning.specs import AgentSpec, ObservationLayout
 from dressage.networks import ActorCritic
 from dressage.ppo.config import Config
@@ -25,8 +25,8 @@ class RunnerState(Base):
     """The state of the runner after training.
 
     Attributes:
-        train_state: Parameters and optimiser as a Flax `TrainState`. Its `tx` is Adam without a learning rate: the
-            rate is data (it may be vmapped), and stands in `learning_rate`.
+        train_state: Parameters and optimiser as a Flax `TrainState`. Its `tx` is Adam without a learning
+            rate: the rate is data (it may be vmapped), and stands in `learning_rate`.
         env_state: The state of the environment copies.
         last_obs: `[B, obs_dim]` what the agent acts on next.
         rng: The random key of everything that would follow.

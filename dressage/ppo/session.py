@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dressage.equations.action_scaling import check_bounds
 from dressage.envs.checks import check_environment
 from dressage.envs.functional import BaseEnv
+from dressage.equations.action_scaling import check_bounds
 from dressage.errors import ConfigError
 from dressage.learning.evaluation import evaluate
 from dressage.learning.grouped_env import SingleAgentEnv
@@ -18,7 +18,7 @@ from dressage.learning.proximal import Hyperparameters, ProximalLearner
 from dressage.learning.records import AgentState, Experience
 from dressage.learning.runs import evaluation_key
 from dressage.learning.specs import AGENT, AgentSpec
-from dressage.networks import Actor, ActorCritic, Critic
+from dressage.networks import Actor, ActorCritic, Critic, apply_value
 from dressage.ppo.config import FLOATS, Config
 from dressage.ppo.records import Transition
 
@@ -60,12 +60,14 @@ class Session:
         group = Group(proximal_learner(copies.spec, config), (AGENT,))
         return cls(config, copies, eval_env, (group,), env.max_steps)
 
-    def evaluate(self, agents: tuple[AgentState, ...], key: Array) -> tuple[Experience, Array]:
+    def evaluate(self, agents: tuple[AgentState, ...], key: Array) -> tuple[Experience, Array] | None:
         """Play one deterministic episode in every evaluation copy; nothing of training changes.
 
         Returns:
-            `[T, E]` records and `alive [T, E]`.
+            `[T, E]` records and `alive [T, E]`, or None where nothing is evaluated.
         """
+        if self.eval_env is None:
+            return None
         rollouts, alive = evaluate(self.eval_env, self.groups, agents, evaluation_key(key), self.max_steps)
         return rollouts[0], alive
 
@@ -80,7 +82,7 @@ class Session:
         return Transition(
             done=outcome.episode_ends & alive,
             action=rollout.actions,
-            value=group.learner.network.apply(agent.params, features, method="value"),
+            value=apply_value(group.learner.network, agent.params, features),
             reward=outcome.rewards,
             log_prob=group.distribution(rollout.policy_outputs, rollout.observed).log_prob(rollout.actions),
             obs=rollout.observed.features,
@@ -98,16 +100,13 @@ def proximal_learner(spec: AgentSpec, config: Config) -> ProximalLearner:
     if spec.action_kind == "continuous":
         check_bounds(np.array(spec.action_low), np.array(spec.action_high), config.SQUASH)
     hidden = (config.NUM_HIDDEN_UNITS,) * config.NUM_HIDDEN_LAYERS
-    style = {
-        "hidden_sizes": hidden,
-        "activation": config.HIDDEN_ACTIVATION,
-        "kernel_init": config.KERNEL_INIT_TYPE,
-    }
-    actor = Actor(spec.action_dim, spec.continuous_dim, config.STATE_INDEPENDENT_STD, **style)
+    activation, kernel_init = config.HIDDEN_ACTIVATION, config.KERNEL_INIT_TYPE
+    spread = config.STATE_INDEPENDENT_STD
+    actor = Actor(spec.action_dim, spec.continuous_dim, spread, hidden, activation, kernel_init)
     return ProximalLearner(
         hyper=hyperparameters(config),
         head=PolicyHead(spec, config.SQUASH),
-        network=ActorCritic(actor, Critic(**style)),
+        network=ActorCritic(actor, Critic(hidden, activation, kernel_init)),
         epochs=config.UPDATE_EPOCHS,
         minibatches=config.NUM_MINIBATCHES,
         total_optimizer_steps=config.NUM_UPDATES * config.UPDATE_EPOCHS * config.NUM_MINIBATCHES,

@@ -21,8 +21,8 @@ from dressage.ppo.session import Session
 def train(env: BaseEnv, config: Config, rng: Array) -> PPOResult:
     """Train a policy by proximal policy optimisation.
 
-    A pure function: it can be jitted (with `env` static), and vmapped over `rng` (seeds) and over the float fields of
-    `config` (sweeps). Never fewer steps run than asked: `config.NUM_TIMESTEPS` says how many will.
+    A pure function: it can be jitted (with `env` static), and vmapped over `rng` (seeds) and over the float
+    fields of `config` (sweeps). Never fewer steps run than asked: `config.NUM_TIMESTEPS` says how many will.
 
     Args:
         env: A functional environment; it neither counts its steps nor resets itself.
@@ -30,8 +30,9 @@ def train(env: BaseEnv, config: Config, rng: Array) -> PPOResult:
         rng: A JAX random key.
 
     Returns:
-        The result. Each array of its `metrics` has one row an evaluation. A non-finite number from the environment
-        freezes the parameters from that rollout on and shows in `metrics["fault/field"]` (0 where all is well).
+        The result. Each array of its `metrics` has one row an evaluation. A non-finite number from the
+        environment freezes the parameters from that rollout on and shows in `metrics["fault/field"]` (0 where
+        all is well).
 
     Raises:
         ConfigError: If the configuration is not legal for this environment.
@@ -39,8 +40,9 @@ def train(env: BaseEnv, config: Config, rng: Array) -> PPOResult:
         UnsupportedSpaceError: If its spaces are not supported.
 
     Reference:
-        Schulman et al. 2017, "Proximal Policy Optimization Algorithms". Departures: time limits bootstrap from the
-        final observation; advantages are normalised once a rollout; statistics act frozen during a rollout.
+        Schulman et al. 2017, "Proximal Policy Optimization Algorithms". Departures: time limits bootstrap
+        from the final observation; advantages are normalised once a rollout; statistics act frozen during a
+        rollout.
     """
     session = Session.of(env, config)
     config = session.config
@@ -78,18 +80,16 @@ def _advance(session: Session, state: LearnerState, updates: Array) -> tuple[Lea
     if not session.config.DEBUG:
         return advance(state, updates)
     none = jax.tree.map(jnp.zeros_like, jax.eval_shape(advance, state, updates)[1])
-    # JAX refuses ordered callbacks under `vmap` in a loop of unknown length and in a branch, so that shorter chunks
-    # make empty steps, of which nothing is printed.
+    # JAX refuses ordered callbacks under `vmap` in a loop of unknown length and in a branch, so that shorter
+    # chunks make empty steps, of which nothing is printed.
     longest = -(-session.config.NUM_UPDATES // session.config.NUM_EVALS)
     return lax.scan(one_update, (state, none), jnp.arange(longest))[0]
 
 
 def _report(session: Session, state: LearnerState, sums: ChunkSums, total_steps: Array) -> dict[str, Any]:
     """Evaluate, let the configuration's callbacks have the metrics, and return them."""
-    transitions = None
-    if session.eval_env is not None:
-        rollout, alive = session.evaluate(state.agents, state.key)
-        transitions = session.transitions(state.agents, rollout, alive)
+    evaluated = session.evaluate(state.agents, state.key)
+    transitions = None if evaluated is None else session.transitions(state.agents, *evaluated)
     given = session.config.EVAL_METRICS_JAX_CB(total_steps, diagnostics(sums), transitions)
     fault = {f"fault/{name}": getattr(state.fault, name) for name in ("field", "environment", "step")}
     metrics = {"train/total_steps": total_steps, **given, **fault}

@@ -70,7 +70,7 @@ class Trainer:
         return self.run.advance(state, updates)
 
     def evaluate(self, state: Any) -> HostMetrics:  # noqa: ANN401
-        """Play the evaluation episodes; `[K, E]` by name, empty where `NUM_EVAL_ENVS` is 0. Changes nothing."""
+        """Play the evaluation episodes, changing nothing; `[K, E]` by name, empty if `NUM_EVAL_ENVS` is 0."""
         return self.run.evaluate(state)
 
     def updates_done(self, state: Any) -> int:  # noqa: ANN401
@@ -94,7 +94,8 @@ def make_trainer(env: BaseEnv | HostTask, config: Config, seeds: tuple[int, ...]
     """Prepare a run of PPO in chunks.
 
     Args:
-        env: A functional environment (one compiled program, seeds vmapped) or a host task (stepped in Python).
+        env: A functional environment (one compiled program, seeds vmapped) or a host task (stepped in
+            Python).
         config: The configuration.
         seeds: The seeds to train side by side.
 
@@ -119,7 +120,7 @@ def _host_trainer(task: HostTask, config: Config, seeds: tuple[int, ...]) -> Tra
         raise ConfigError(
             "PPO option 'OFFSET_STEP' works on functional environments only; leave it False for host tasks."
         )
-    spec = agent_spec(AGENT, task.observation_space, task.action_space)
+    spec = agent_spec(AGENT, task.observation_space.to_gymnasium(), task.action_space.to_gymnasium())
     groups = (Group(proximal_learner(spec, config), (AGENT,)),)
     runs = [
         HostRun(
@@ -134,6 +135,6 @@ def _host_trainer(task: HostTask, config: Config, seeds: tuple[int, ...]) -> Tra
         )
         for seed in seeds
     ]
-    run = runs[0] if len(runs) == 1 else SeedBySeed(runs)
+    run: Run = runs[0] if len(runs) == 1 else SeedBySeed(runs)
     # The adapter flattens observations before a policy sees them.
     return Trainer(config, run, spec, ObservationLayout("box", (spec.obs_dim,)))
