@@ -39,6 +39,10 @@ DIAGNOSTICS = (
 """Metrics worth a small plot each, with what their axis says."""
 
 
+LOGARITHMIC = frozenset({"train/value_loss"})
+"""Diagnostics that start orders of magnitude above where they end."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """A learning curve.
@@ -173,7 +177,16 @@ def _draw_diagnostic(axes: Axes, training: Sequence[Row], name: str) -> None:
     axes.tick_params(labelsize=7)
     axes.xaxis.set_major_formatter(FuncFormatter(_short_count))
     axes.locator_params(axis="x", nbins=4)
+    known = values[~np.isnan(values)]
+    if name in LOGARITHMIC and (known > 0.0).all():
+        axes.set_yscale("log")
+        return
     axes.locator_params(axis="y", nbins=4)
+    axes.ticklabel_format(axis="y", useOffset=False)
+    size = float(np.abs(known).max())
+    if known.max() - known.min() < 1e-4 * size:
+        # A constant is drawn as one: magnified, its rounding errors would look like an event.
+        axes.set_ylim(known.mean() - 0.5 * size, known.mean() + 0.5 * size)
 
 
 def _figure(width: float, height: float) -> Figure:

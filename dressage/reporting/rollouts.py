@@ -1,5 +1,6 @@
 """Owns running a finished policy: evaluation episodes on many copies, and one episode with its pictures."""
 
+import os
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -24,6 +25,13 @@ WIDEST_FRAME = 400
 
 FRAMES_PER_SECOND = 30.0
 """Pace of a film whose environment does not tell its time step."""
+
+
+SDL_SETTINGS = {
+    "SDL_VIDEODRIVER": "dummy",
+    "SDL_AUDIODRIVER": "dummy",
+    "PYGAME_HIDE_SUPPORT_PROMPT": "1",
+}
 
 
 @dataclass(frozen=True)
@@ -192,6 +200,9 @@ def _film_functional(task: BaseEnv, policy: Policy, seed: int) -> Pictures:
 
 
 def _film_on_host(name: str, policy: Policy, seed: int) -> Pictures:
+    # Many environments draw with SDL, which looks for a screen and a sound card that a server has not.
+    for variable, value in SDL_SETTINGS.items():
+        os.environ.setdefault(variable, value)
     try:
         task = make(name, render_mode="rgb_array")
         assert isinstance(task, HostTask), "the same name without pictures is one"
