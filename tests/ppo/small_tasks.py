@@ -106,5 +106,8 @@ def assert_same_bits(first, second):
     """Check that two trees have one structure and equal numbers, NaN being equal to NaN."""
     assert jax.tree.structure(first) == jax.tree.structure(second)
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        raw = [np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf) for leaf in map(jnp.asarray, (one, other))]
+        raw = [
+            np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
+            for leaf in map(jnp.asarray, (one, other))
+        ]
         np.testing.assert_array_equal(raw[0], raw[1])

@@ -131,7 +131,9 @@ def test_a_mapping_gives_a_checked_configuration():
 
 
 def test_unknown_names_are_all_refused_each_with_the_nearest():
-    with pytest.raises(ConfigError, match=r"no option 'GAMA'\. Did you mean 'GAMMA'\?.*'lr'\. Did you mean 'LR'\?"):
+    with pytest.raises(
+        ConfigError, match=r"no option 'GAMA'\. Did you mean 'GAMMA'\?.*'lr'\. Did you mean 'LR'\?"
+    ):
         Config.from_mapping({"GAMA": 0.9, "lr": 1e-3})
     with pytest.raises(ConfigError, match=r"no option 'zzz'\. Known: ANNEAL_LR, CLIP_EPS"):
         Config.from_mapping({"zzz": 1})
@@ -161,8 +163,12 @@ def test_concrete_arrays_are_checked_entry_by_entry():
 @pytest.mark.parametrize("name", ["NUM_ENVS", "TOTAL_TIMESTEPS", "SQUASH", "HIDDEN_ACTIVATION"])
 def test_a_traced_value_of_a_static_field_is_refused_by_name(name):
     env = make("cartpole")
-    with pytest.raises(ConfigError, match=f"'{name}' is static and cannot be traced or vmapped; traced: LR, GAMMA"):
-        jax.vmap(lambda value: train(env, Config(**{name: value}), jax.random.key(0)).metrics)(jnp.arange(1, 3))
+    with pytest.raises(
+        ConfigError, match=f"'{name}' is static and cannot be traced or vmapped; traced: LR, GAMMA"
+    ):
+        jax.vmap(lambda value: train(env, Config(**{name: value}), jax.random.key(0)).metrics)(
+            jnp.arange(1, 3)
+        )
 
 
 def test_an_array_where_a_number_belongs_is_refused_with_the_way_to_sweep():
@@ -180,7 +186,8 @@ def test_a_wrong_value_is_refused_by_train_before_anything_is_traced():
 
 
 @pytest.mark.parametrize(
-    ("asked", "updates", "steps"), [(1, 1, 32), (32, 1, 32), (33, 2, 64), (160, 5, 160), (1e6, 31250, 1_000_000)]
+    ("asked", "updates", "steps"),
+    [(1, 1, 32), (32, 1, 32), (33, 2, 64), (160, 5, 160), (1e6, 31250, 1_000_000)],
 )
 def test_never_fewer_steps_than_asked_will_run(asked, updates, steps):
     config = Config(NUM_ENVS=4, NUM_STEPS=8, TOTAL_TIMESTEPS=asked).validate()
@@ -188,7 +195,8 @@ def test_never_fewer_steps_than_asked_will_run(asked, updates, steps):
 
 
 @pytest.mark.parametrize(
-    ("frequency", "updates", "after"), [(1, 5, (5,)), (2, 5, (2, 5)), (4, 10, (2, 5, 7, 10)), (100, 3, (1, 2, 3))]
+    ("frequency", "updates", "after"),
+    [(1, 5, (5,)), (2, 5, (2, 5)), (4, 10, (2, 5, 7, 10)), (100, 3, (1, 2, 3))],
 )
 def test_evaluations_are_spread_evenly_and_the_last_ends_the_run(frequency, updates, after):
     config = Config(NUM_ENVS=1, NUM_STEPS=1, TOTAL_TIMESTEPS=updates, EVAL_FREQ=frequency, NUM_MINIBATCHES=1)
