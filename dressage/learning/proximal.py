@@ -1,9 +1,10 @@
 """The proximal actor-critic learner: act, targets and the clipped update of one agent.
 
-This is the update of PPO (Schulman et al. 2017) and of each agent of IPPO (de Witt et al. 2020). It is written for
-one agent over `[T, B]` records; `learning.groups` maps it over the agents of a group.
+This is the update of PPO (Schulman et al. 2017) and of each agent of IPPO (de Witt et al. 2020). It is
+written for one agent over `[T, B]` records; `learning.groups` maps it over the agents of a group.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +20,8 @@ from dressage.learning.minibatches import Packing, minibatch_indices
 from dressage.learning.policy_head import PolicyHead
 from dressage.learning.records import AgentState, Experience, Observed
 from dressage.learning.targets import advantage_targets, scale_rewards
-from dressage.networks import ActorCritic
+from dressage.learning.values import following_values, rollout_values
+from dressage.networks import ActorCritic, PolicyOutputs, apply_both, apply_policy, apply_value
 
 OBSERVATION_CLIP = 10.0
 
@@ -75,7 +77,7 @@ class Batch(struct.PyTreeNode):
 
 
 class Optimisation(NamedTuple):
-    """What the minibatch loop carries: a flat parameter vector, Adam's state and the count of applications."""
+    """What the minibatch loop carries: a flat parameter vector, Adam's state, the count of applications."""
 
     params: Array
     opt_state: Any
@@ -129,11 +131,10 @@ class ProximalLearner(struct.PyTreeNode):
             return features
         return state.observation_moments.normalize(features, OBSERVATION_CLIP)
 
-    def policy_outputs(self, state: AgentState, observed: Observed) -> tuple[Array, Array | None]:
+    def policy_outputs(self, state: AgentState, observed: Observed) -> PolicyOutputs:
         """Apply the actor to raw observations."""
         features = self.normalized(state, observed.features)
-        outputs: tuple[Array, Array | None] = self.network.apply(state.params, features, method="policy")
-        return outputs
+        return apply_policy(self.network, state.params, features)
 
     def learn(self, state: AgentState, experience: Experience, key: Array) -> tuple[AgentState, Metrics]:
         """Update parameters and statistics from one rollout.
@@ -165,8 +166,9 @@ class ProximalLearner(struct.PyTreeNode):
         observed, outcome = experience.observed, experience.outcome
         features = self.normalized(state, observed.features)
         final_features = self.normalized(state, outcome.final_features)
-        values = self.network.apply(state.params, features, method="value")
-        next_values = self.network.apply(state.params, final_features, method="value")
+        critic = partial(apply_value, self.network, state.params)
+        values = rollout_values(critic, features)
+        next_values = following_values(critic, values, final_features, outcome)
         rewards, state_after = self._move_normalizers(state, experience)
         targets = advantage_targets(
             rewards,
@@ -205,7 +207,7 @@ class ProximalLearner(struct.PyTreeNode):
             rows = experience.observed.features.reshape(-1, self.head.spec.obs_dim)
             moments = state.observation_moments.update(rows, None if valid is None else valid.ravel())
             state = state.replace(observation_moments=moments)
-        if state.reward_moments is not None:
+        if state.reward_moments is not None and state.discounted_returns is not None:
             rewards, moments, running = scale_rewards(
                 rewards,
                 outcome.episode_ends,
@@ -239,24 +241,19 @@ class ProximalLearner(struct.PyTreeNode):
 
     def _loss(self, params: Any, batch: Batch, weight: Array | None) -> tuple[Array, Metrics]:  # noqa: ANN401
         """The PPO objective (Schulman et al. 2017, eq. 9), to be minimised, and its parts."""
-        outputs, values = self.network.apply(params, batch.features)
+        outputs, values = apply_both(self.network, params, batch.features)
         log_probs, entropies = self._log_probs_and_entropies(outputs, batch)
         clip_eps = self.hyper.clip_eps
         if self.clip_value_loss:
             value_losses = clipped_value_loss(values, batch.values, batch.returns, clip_eps)
         else:
             value_losses = 0.5 * (values - batch.returns) ** 2
-        # One reduction for all that is averaged: at a hundred samples each one costs as much as its arithmetic.
-        rows = (
-            -clipped_surrogate(log_probs, batch.log_probs, batch.advantages, clip_eps),
-            value_losses,
-            entropies,
-            lax.stop_gradient(approx_kl(log_probs, batch.log_probs)),
-            (jnp.abs(jnp.exp(lax.stop_gradient(log_probs) - batch.log_probs) - 1) > clip_eps).astype(
-                jnp.float32
-            ),
-        )
-        policy_loss, value_loss, entropy, kl, clip_fraction = _means(jnp.stack(rows), weight)
+        objectives = clipped_surrogate(log_probs, batch.log_probs, batch.advantages, clip_eps)
+        policy_loss = -_mean(objectives, weight)
+        value_loss, entropy = _mean(value_losses, weight), _mean(entropies, weight)
+        drift = lax.stop_gradient(log_probs) - batch.log_probs
+        kl = _mean(approx_kl(drift, 0.0), weight)
+        clip_fraction = _mean((jnp.abs(jnp.exp(drift) - 1) > clip_eps).astype(jnp.float32), weight)
         total = policy_loss + self.hyper.value_coef * value_loss - self.hyper.entropy_coef * entropy
         return total, {
             "loss": total,
@@ -267,14 +264,10 @@ class ProximalLearner(struct.PyTreeNode):
             "clip_fraction": clip_fraction,
         }
 
-    def _log_probs_and_entropies(
-        self, outputs: tuple[Array, Array | None], batch: Batch
-    ) -> tuple[Array, Array]:
+    def _log_probs_and_entropies(self, outputs: PolicyOutputs, batch: Batch) -> tuple[Array, Array]:
         """Evaluate the policy sample by sample, over columns: as the network leaves them, and fastest so."""
 
-        def evaluate(
-            outputs: tuple[Array, Array | None], mask: Array | None, action: Any
-        ) -> tuple[Array, Array]:  # noqa: ANN401
+        def evaluate(outputs: PolicyOutputs, mask: Array | None, action: Any) -> tuple[Array, Array]:  # noqa: ANN401
             distribution = self.head.distribution(outputs, mask)
             return distribution.log_prob(action), distribution.entropy()
 
@@ -287,7 +280,7 @@ class ProximalLearner(struct.PyTreeNode):
     def _apply_gradient(
         self, carry: Optimisation, gradient: Array, learning_rate: Array, metrics: Metrics
     ) -> tuple[Optimisation, Metrics]:
-        """Clip the gradient, step Adam; a non-finite loss or gradient changes nothing but the count of steps."""
+        """Clip the gradient, step Adam; a non-finite loss or gradient changes the count of steps alone."""
         norm = jnp.sqrt(jnp.sum(gradient**2))
         sound = jnp.isfinite(norm) & jnp.isfinite(metrics["loss"])
         clipped = gradient * jnp.minimum(1.0, self.hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
@@ -307,13 +300,14 @@ class ProximalLearner(struct.PyTreeNode):
 
 
 def _blank_invalid(batch: Batch) -> Batch:
-    """Put zeros where no sample stands: a weight of 0 keeps NaN out of a loss, but not out of its gradient."""
+    """Put zeros where no sample stands: a weight of 0 keeps NaN out of a loss, not out of its gradient."""
     if batch.valid is None:
         return batch
     valid = batch.valid
-    return jax.tree.map(
+    blanked: Batch = jax.tree.map(
         lambda leaf: jnp.where(valid.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, jnp.zeros_like(leaf)), batch
     )
+    return blanked
 
 
 def _sample_weights(valid: Array | None, padding: Array | None) -> Array | None:
