@@ -31,7 +31,8 @@ def following_values(critic: Critic, values: Array, final_features: Array, outco
     """Return the value of what each step really led to.
 
     Inside an episode that is the value of the next row. A critic is needed only for the last row and where an
-    episode was cut: at most once a copy in most rollouts, since a time limit is seldom shorter than half of one.
+    episode was cut: at most once a copy in most rollouts, since a time limit is seldom shorter than half of
+    one.
 
     Args:
         critic: Maps features `[..., obs_dim]` to values `[...]`.
@@ -51,4 +52,5 @@ def following_values(critic: Critic, values: Array, final_features: Array, outco
         return shifted.at[steps, copies].set(jnp.where(cut.any(axis=0), ends, shifted[steps, copies]))
 
     branches = (lambda _: shifted, where_cut_once, lambda _: rollout_values(critic, final_features))
-    return lax.switch(jnp.minimum(cut.sum(axis=0).max(), 2), branches, None)
+    following: Array = lax.switch(jnp.minimum(cut.sum(axis=0).max(), 2), branches, None)
+    return following
