@@ -139,7 +139,8 @@ class Careless(Still):
         ("terminated", r"Careless\.step must return a boolean scalar as terminated, got float"),
         (
             "state",
-            r"Careless\.step must keep the state's shapes and dtypes: state is int32\[\] after reset and float32",
+            r"Careless\.step must keep the state's shapes and dtypes: state is int32\[\] after reset "
+            "and float32",
         ),
     ],
 )

@@ -31,7 +31,8 @@ import jax, numpy as np
 from dressage.ppo import Policy
 policy = Policy.load(sys.argv[1])
 obs = np.load(sys.argv[2])
-np.savez(sys.argv[3], mode=policy.get_action(obs), drawn=policy.get_action(obs, jax.random.key(7)), value=policy.value(obs))
+drawn = policy.get_action(obs, jax.random.key(7))
+np.savez(sys.argv[3], mode=policy.get_action(obs), drawn=drawn, value=policy.value(obs))
 """
 
 
