@@ -16,11 +16,12 @@ from dressage.config import Option
 def print_table(options: Sequence[Option], preset: Mapping[str, Any]) -> None:
     """Print a table for people."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for head in ("option", "default", *(("preset",) if preset else ()), "unit", "allowed", "meaning"):
+    for head in ("option", "default", *(("preset",) if preset else ()), "meaning", "allowed"):
         table.add_column(head, no_wrap=head in {"option", "default", "preset"})
     for option in options:
         chosen = (_shown(preset.get(option.name)),) if preset else ()
-        cells = (option.name, _shown(option.default), *chosen, option.unit, option.allowed(), option.help)
+        unit = f", in {option.unit}" if option.unit else ""
+        cells = (option.name, _shown(option.default), *chosen, option.help, option.allowed() + unit)
         table.add_row(*map(escape, cells))
     Console().print(table, highlight=False)
 
