@@ -44,6 +44,10 @@ class Vector(Protocol):
         """Make one step in every copy; see `VectorEnv.step`."""
 
 
+FEW = 16  # Restarts below this number are not worth gathering.
+SHARE = 16  # One copy in so many may end in a step before all restarts are computed.
+
+
 @dataclass(frozen=True)
 class VectorEnv:
     """`num_envs` copies of an environment with time limit, episode statistics and automatic reset.
@@ -132,6 +136,32 @@ class VectorEnv:
         return begin_episodes(self.env, key, offset if self.offset_step else None, fixed_init=self.fixed_init)
 
     def _restart_ended(
+        self, ended: jax.Array, state: EpisodeState, observation: PyTree
+    ) -> tuple[EpisodeState, PyTree]:
+        """Restart what ended: in a large vector a gathered handful, unless more than that ended at once."""
+        if self.num_envs < FEW * SHARE or self.fixed_init:
+            return self._restart_all(ended, state, observation)
+        few = self.num_envs // SHARE
+        return jax.lax.cond(
+            jnp.sum(ended) <= few,
+            lambda *before: self._restart_few(few, *before),
+            self._restart_all,
+            ended,
+            state,
+            observation,
+        )
+
+    def _restart_few(
+        self, few: int, ended: jax.Array, state: EpisodeState, observation: PyTree
+    ) -> tuple[EpisodeState, PyTree]:
+        rows = jnp.nonzero(ended, size=few, fill_value=self.num_envs)[0]
+        picked = jax.tree.map(lambda leaf: leaf[rows], state)
+        fresh = jax.vmap(lambda one: restart(self.env, one))(picked)
+        return jax.tree.map(
+            lambda before, new: before.at[rows].set(new, mode="drop"), (state, observation), fresh
+        )
+
+    def _restart_all(
         self, ended: jax.Array, state: EpisodeState, observation: PyTree
     ) -> tuple[EpisodeState, PyTree]:
         fresh = jax.vmap(lambda one: restart(self.env, one))(state)
