@@ -142,7 +142,7 @@ class VectorEnv:
         if self.num_envs < FEW * SHARE or self.fixed_init:
             return self._restart_all(ended, state, observation)
         few = self.num_envs // SHARE
-        return jax.lax.cond(
+        restarted: tuple[EpisodeState, PyTree] = jax.lax.cond(
             jnp.sum(ended) <= few,
             lambda *before: self._restart_few(few, *before),
             self._restart_all,
@@ -150,6 +150,7 @@ class VectorEnv:
             state,
             observation,
         )
+        return restarted
 
     def _restart_few(
         self, few: int, ended: jax.Array, state: EpisodeState, observation: PyTree
@@ -157,9 +158,10 @@ class VectorEnv:
         rows = jnp.nonzero(ended, size=few, fill_value=self.num_envs)[0]
         picked = jax.tree.map(lambda leaf: leaf[rows], state)
         fresh = jax.vmap(lambda one: restart(self.env, one))(picked)
-        return jax.tree.map(
+        merged: tuple[EpisodeState, PyTree] = jax.tree.map(
             lambda before, new: before.at[rows].set(new, mode="drop"), (state, observation), fresh
         )
+        return merged
 
     def _restart_all(
         self, ended: jax.Array, state: EpisodeState, observation: PyTree
