@@ -75,7 +75,8 @@ def test_order_and_size_of_batches_do_not_matter(case):
     exact = samples.astype(np.float64)
     for moments in (forward, backward):
         np.testing.assert_allclose(moments.mean, exact.mean(0), rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(moments.var, exact.var(0), rtol=1e-3, atol=1e-5)
+        # A mean near 3000 is rounded to 2.4e-4, and each merge squares a difference of two such means.
+        np.testing.assert_allclose(moments.var, exact.var(0), rtol=5e-3, atol=1e-4)
         assert moments.count == len(samples)
 
 
@@ -85,7 +86,9 @@ def test_invalid_samples_leave_no_trace(batch):
     spoilt = np.where(valid[:, None], batch, np.nan)
     masked = update(NOTHING, spoilt, valid)
     kept = batch[valid].astype(np.float64)
-    assert_moments(masked, 4, kept.mean(0), kept.var(0), rtol=1e-3)
+    assert masked.count == 4
+    np.testing.assert_allclose(masked.mean, kept.mean(0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(masked.var, kept.var(0), rtol=1e-4, atol=1e-5)
 
 
 def test_a_batch_without_a_valid_sample_changes_no_bit():
