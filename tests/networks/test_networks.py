@@ -7,7 +7,6 @@ import pytest
 from flax import linen as nn
 
 from dressage.networks import ACTIVATIONS, KERNEL_INITS, MLP, Actor, ActorCritic, Critic
-from dressage.networks.actor_critic import POLICY_GAIN
 
 OBSERVATIONS = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
 
@@ -181,7 +180,7 @@ def test_first_choices_are_nearly_equal_and_the_first_value_has_the_full_gain():
     network = ActorCritic(Actor(16, hidden_sizes=(16,)), Critic(hidden_sizes=(16,)))
     params = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 16)))["params"]
     head = np.asarray(params["actor"]["Dense_1"]["kernel"])
-    np.testing.assert_allclose(head.T @ head, POLICY_GAIN**2 * np.eye(16), atol=1e-6)
+    np.testing.assert_allclose(head.T @ head, 0.01**2 * np.eye(16), atol=1e-6)
     assert np.linalg.norm(params["critic"]["Dense_1"]["kernel"]) == pytest.approx(1.0, rel=1e-5)
     assert not np.any(params["actor"]["Dense_1"]["bias"])
 
