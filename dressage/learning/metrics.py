@@ -50,7 +50,7 @@ class ChunkSums(struct.PyTreeNode):
         """
         updates = np.asarray(self.updates)
         learning = {f"train/{name}": _divide(total, updates) for name, total in self.learning[group].items()}
-        episodes = np.asarray(self.episodes[group])
+        episodes = np.array(self.episodes[group])  # A copy: a view would keep the device's buffer alive.
         return learning | {
             "train/episode_return": _divide(self.returns[group], episodes),
             "train/episode_length": _divide(self.lengths[group], episodes),

@@ -128,7 +128,7 @@ def evaluation_key(key: Array) -> Array:
 def evaluation_metrics(results: EpisodeResults) -> HostMetrics:
     """Name the results of evaluation episodes, `[K, E]` each."""
     named = zip(("eval/returns", "eval/lengths", "eval/finished"), results, strict=True)
-    return {name: np.atleast_2d(np.asarray(values)) for name, values in named}
+    return {name: np.atleast_2d(np.array(values)) for name, values in named}
 
 
 def _advance(
