@@ -116,7 +116,7 @@ class SquashedGaussian(Distribution[Array]):
     r"""A Gaussian squashed into bounds, $a = low + \tfrac12(\tanh u + 1)(high - low)$.
 
     Samples, modes and arguments of `log_prob` are the *unsquashed* `u`, which is what must be stored: float32
-    `tanh` is exactly 1 from 9 on, so `u` cannot be recovered from an action. `squash` makes the action.
+    `tanh` is exactly 1 from 10 on, so `u` cannot be recovered from an action. `squash` makes the action.
 
     Attributes:
         base: The Gaussian of `u`, `[..., D]`.
