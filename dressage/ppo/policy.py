@@ -168,14 +168,15 @@ class Policy(Base):
 
     def _features(self, obs: Any) -> Array:  # noqa: ANN401
         if self._layout().kind == "box":
-            shape, own, size = jnp.shape(obs), self._layout().shape, self._spec().obs_dim
+            obs = jnp.asarray(obs)
+            shape, own, size = obs.shape, self._layout().shape, self._spec().obs_dim
             in_own_shape = len(shape) >= len(own) and shape[len(shape) - len(own) :] == own
             if not in_own_shape and shape[-1:] != (size,):
                 raise ValueError(
                     f"The policy takes observations of shape {own} or of length {size}, got shape {shape}."
                 )
             if not in_own_shape:
-                return jnp.asarray(obs, jnp.float32)
+                return obs.astype(jnp.float32)
         return self._layout().flatten(obs)
 
     def _spec(self) -> AgentSpec:
