@@ -60,7 +60,7 @@ class Group(struct.PyTreeNode):
         """The distribution over actions that actor outputs stand for."""
         return self.learner.head.distribution(outputs, observed.action_mask)
 
-    def environment_actions(self, actions: Any) -> Array:  # noqa: ANN401
+    def environment_actions(self, actions: Any) -> Any:  # noqa: ANN401
         """Map policy actions to the environment's own."""
         return self.learner.head.environment_action(actions)
 

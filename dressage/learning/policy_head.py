@@ -84,13 +84,37 @@ class PolicyHead:
             return None
         return SquashState(jnp.array(self.spec.action_low), jnp.array(self.spec.action_high), self.squash)
 
-    def environment_action(self, actions: Array) -> Array:
-        """Map policy actions `[..., components]` to what the environment takes, `[..., *action_shape]`."""
+    def environment_action(self, actions: Any) -> Any:  # noqa: ANN401 (the action space's own tree)
+        """Map policy actions to what the environment takes.
+
+        Args:
+            actions: Category indices `[...]` or `[..., components]`, unbounded numbers
+                `[..., continuous_dim]`, or both for a parameterized head.
+
+        Returns:
+            `[..., *action_shape]`; a dict or tuple of parts for a parameterized head, whose continuous parts
+            stay raw: bounding them is for the shield or the environment.
+        """
         scaling = self.scaling()
         if scaling is not None:
             bounded = scaling.unsquash(actions)
             return bounded.reshape(*actions.shape[:-1], *self.spec.action_shape)
         if self.spec.action_kind == "discrete":
             return actions + self.spec.action_start[0]
-        shifted = actions + jnp.array(self.spec.action_start, jnp.int32)
-        return shifted.reshape(*actions.shape[:-1], *self.spec.action_shape)
+        starts = jnp.array(self.spec.action_start, jnp.int32)
+        if self.spec.action_kind == "parameterized":
+            return self._parts(actions[0] + starts, actions[1])
+        return (actions + starts).reshape(*actions.shape[:-1], *self.spec.action_shape)
+
+    def _parts(self, categories: Array, parameters: Array) -> Any:  # noqa: ANN401
+        """Deal components out to the parts of a Dict or Tuple action."""
+        dealt: dict[str | int, Array] = {}
+        for part in self.spec.action_parts:
+            if part.kind == "continuous":
+                taken, parameters = parameters[..., : part.size], parameters[..., part.size :]
+            else:
+                taken, categories = categories[..., : part.size], categories[..., part.size :]
+            dealt[part.name] = taken.reshape(*taken.shape[:-1], *part.shape)
+        if all(isinstance(name, int) for name in dealt):
+            return tuple(dealt.values())
+        return dealt

@@ -13,8 +13,25 @@ from jax import Array
 from dressage.errors import UnsupportedSpaceError
 
 AGENT = "agent"  # The name of the only agent of a single-agent environment.
-SUPPORTED_ACTIONS = "Discrete, MultiDiscrete, MultiBinary and a Box of floats"
+SUPPORTED_ACTIONS = "Discrete, MultiDiscrete, MultiBinary, a Box of floats, and a Dict or Tuple of both sorts"
 SUPPORTED_OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple of these"
+
+
+@dataclass(frozen=True)
+class ActionPart:
+    """One part of a Dict or Tuple action.
+
+    Attributes:
+        name: Its key in a Dict, or its position in a Tuple.
+        kind: `discrete`, `multi_discrete` or `continuous`.
+        shape: Shape of the part as the environment takes it.
+        size: Number of its components.
+    """
+
+    name: str | int
+    kind: str
+    shape: tuple[int, ...]
+    size: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +49,7 @@ class AgentSpec:
         continuous_dim: Number of continuous dimensions.
         action_low: Lower bound of each continuous dimension.
         action_high: Upper bound of each continuous dimension.
+        action_parts: The parts of a parameterized action, in the space's own order.
     """
 
     agent_id: str
@@ -44,6 +62,7 @@ class AgentSpec:
     continuous_dim: int = 0
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    action_parts: tuple[ActionPart, ...] = ()
 
 
 def agent_spec(
@@ -73,9 +92,46 @@ def agent_spec(
             low = tuple(float(bound) for bound in np.ravel(action_space.low))
             high = tuple(float(bound) for bound in np.ravel(action_space.high))
             return AgentSpec(agent_id, obs_dim, len(low), "continuous", (), shape, (), len(low), low, high)
-    raise UnsupportedSpaceError(
-        f"Agent {agent_id!r} acts in {action_space}, which no policy here supports; "
-        f"supported: {SUPPORTED_ACTIONS}."
+        case gymnasium.spaces.Dict(spaces=spaces):
+            return _parameterized_spec(agent_id, observation_space, list(spaces.items()), action_space)
+        case gymnasium.spaces.Tuple(spaces=spaces):
+            return _parameterized_spec(agent_id, observation_space, list(enumerate(spaces)), action_space)
+    raise _unsupported_action(agent_id, action_space)
+
+
+def _parameterized_spec(
+    agent_id: str,
+    observation_space: gymnasium.Space[Any],
+    spaces: list[tuple[Any, gymnasium.Space[Any]]],
+    whole: gymnasium.Space[Any],
+) -> AgentSpec:
+    """Join the specifications of the parts: all discrete components first, then all continuous ones."""
+    specs = [agent_spec(agent_id, observation_space, space) for _, space in spaces]
+    kinds = {spec.action_kind for spec in specs}
+    if "continuous" not in kinds or kinds == {"continuous"} or "parameterized" in kinds:
+        raise _unsupported_action(agent_id, whole)
+    parts = tuple(
+        ActionPart(name, spec.action_kind, spec.action_shape, len(spec.action_nvec) + spec.continuous_dim)
+        for (name, _), spec in zip(spaces, specs, strict=True)
+    )
+    return AgentSpec(
+        agent_id=agent_id,
+        obs_dim=specs[0].obs_dim,
+        action_dim=sum(spec.action_dim for spec in specs),
+        action_kind="parameterized",
+        action_nvec=sum((spec.action_nvec for spec in specs), ()),
+        action_shape=(),
+        action_start=sum((spec.action_start for spec in specs), ()),
+        continuous_dim=sum(spec.continuous_dim for spec in specs),
+        action_low=sum((spec.action_low for spec in specs), ()),
+        action_high=sum((spec.action_high for spec in specs), ()),
+        action_parts=parts,
+    )
+
+
+def _unsupported_action(agent_id: str, space: gymnasium.Space[Any]) -> UnsupportedSpaceError:
+    return UnsupportedSpaceError(
+        f"Agent {agent_id!r} acts in {space}, which no policy here supports; supported: {SUPPORTED_ACTIONS}."
     )
 
 
@@ -130,7 +186,12 @@ class ObservationLayout:
 
 def spec_from_json(fields: dict[str, Any]) -> AgentSpec:
     """Rebuild a specification from `dataclasses.asdict` that went through JSON."""
-    return AgentSpec(**{name: _tuples(value) for name, value in fields.items()})
+    parts = tuple(
+        ActionPart(**{name: _tuples(value) for name, value in part.items()})
+        for part in fields["action_parts"]
+    )
+    values = {name: _tuples(value) for name, value in fields.items() if name != "action_parts"}
+    return AgentSpec(**values, action_parts=parts)
 
 
 def layout_from_json(fields: dict[str, Any]) -> ObservationLayout:

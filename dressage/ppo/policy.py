@@ -105,7 +105,8 @@ class Policy(Base):
         """
         action = self.apply_actor(self._normalized(obs), rng)
         if self.act_scaling is None:
-            return self._head().environment_action(action)
+            taken: Array = self._head().environment_action(action)
+            return taken
         return self.act_scaling.unsquash(action).reshape(*action.shape[:-1], *self._spec().action_shape)
 
     def value(self, obs: ArrayLike) -> Array:
@@ -176,7 +177,7 @@ class Policy(Base):
                     f"The policy takes observations of shape {own} or of length {size}, got shape {shape}."
                 )
             if not in_own_shape:
-                return obs.astype(jnp.float32)
+                return jnp.asarray(obs, jnp.float32)
         return self._layout().flatten(obs)
 
     def _spec(self) -> AgentSpec:

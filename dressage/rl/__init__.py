@@ -1,0 +1,1 @@
+"""Multi-agent learners over PettingZoo and JAX environments."""
