@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dressage.envs import make
+from dressage.envs.registry import single_agent_task
 from dressage.errors import ConfigError
 from dressage.ppo import Policy
 from dressage.reporting.film import check_film_path, write_film
@@ -38,7 +38,7 @@ def measure_run(
     """
     folder = RunFolder(run)
     record = RunRecord.read(folder)
-    task = make(record.task)
+    task = single_agent_task(record.task)
     rows = []
     for trained in record.seeds:
         policy = load_policy(folder, record, trained)

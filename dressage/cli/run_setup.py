@@ -13,7 +13,7 @@ from dressage.cli.presets import preset_of
 from dressage.cli.start_up import machine, versions
 from dressage.cli.trainable import Trainable
 from dressage.config import check_names
-from dressage.envs import make
+from dressage.envs.registry import single_agent_task
 from dressage.errors import ConfigError
 from dressage.reporting.metric_rows import jsonable
 from dressage.reporting.run_folder import RunFolder, RunRecord
@@ -77,9 +77,9 @@ def trainer_of(record: RunRecord) -> Trainable:
     """Make the trainer of a run.
 
     Raises:
-        ConfigError: If the task does not exist or the options do not fit.
+        ConfigError: If the task does not exist or has many agents, or the options do not fit.
     """
-    return ppo.make_trainer(make(record.task), config_of(record), record.seeds)
+    return ppo.make_trainer(single_agent_task(record.task), config_of(record), record.seeds)
 
 
 def config_of(record: RunRecord) -> ppo.Config:

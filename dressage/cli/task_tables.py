@@ -5,9 +5,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from dressage.cli.presets import preset_of
-from dressage.envs import PREFIXES, BaseEnv, VectorEnv, make, tasks
+from dressage.envs import PREFIXES, BaseEnv, MultiAgentEnv, MultiAgentVectorEnv, VectorEnv, make, tasks
 from dressage.envs.registry import SHIPPED
-from dressage.envs.spaces import Discrete, MultiDiscrete, Space
+from dressage.envs.spaces import Discrete, MultiDiscrete, Space, as_space
 
 
 def print_tasks() -> None:
@@ -27,12 +27,21 @@ def print_tasks() -> None:
 
 def _described(name: str) -> tuple[str, ...]:
     env = make(name)
-    assert isinstance(env, BaseEnv), "what comes with dressage is functional"
-    copies = VectorEnv(env, 1)
+    assert isinstance(env, BaseEnv | MultiAgentEnv), "what comes with dressage is functional"
     preset = " ".join(f"{option}={value}" for option, value in preset_of(name).items())
     meaning = SHIPPED[name].help + (f" Preset: {preset}." if preset else "")
-    spaces = _space(copies.observation_space), _space(copies.action_space)
-    return *spaces, f"{env.max_steps:,} steps", meaning
+    return *_spaces(env), f"{env.max_steps:,} steps", meaning
+
+
+def _spaces(env: BaseEnv | MultiAgentEnv) -> tuple[str, str]:
+    if isinstance(env, BaseEnv):
+        one = VectorEnv(env, 1)
+        return _space(one.observation_space), _space(one.action_space)
+    many = MultiAgentVectorEnv(env, 1)
+    heads = [(agents[0], f"{len(agents)} x " if len(agents) > 1 else "") for agents in many.groups]
+    observed = [number + _space(as_space(many.observation_space(agent))) for agent, number in heads]
+    acted = [number + _space(as_space(many.action_space(agent))) for agent, number in heads]
+    return ", ".join(observed), ", ".join(acted)
 
 
 def _space(space: Space) -> str:

@@ -9,17 +9,22 @@ from dressage.envs.adapters.gymnasium_face import to_gymnasium_env
 from dressage.envs.adapters.gymnax import from_gymnax
 from dressage.envs.checks import check_environment
 from dressage.envs.functional import BaseEnv, Environment, Step
+from dressage.envs.multi_agent import AgentStep, MultiAgentEnv, MultiAgentStep
 from dressage.envs.registry import PREFIXES, Task, tasks
 from dressage.envs.rendering import can_render, render
-from dressage.envs.wrappers import VectorEnv
+from dressage.envs.wrappers import MultiAgentVectorEnv, VectorEnv
 
 __all__ = [
     "PREFIXES",
+    "AgentStep",
     "BaseEnv",
     "Environment",
     "HostStep",
     "HostTask",
     "HostVectorEnv",
+    "MultiAgentEnv",
+    "MultiAgentStep",
+    "MultiAgentVectorEnv",
     "Step",
     "VectorEnv",
     "adapters",

@@ -2,7 +2,7 @@
 
 import abc
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,24 @@ Tree = TypeVar("Tree")
 
 FINAL_OBSERVATION = "final_observation"
 """Key of `info` under which an environment that resets itself keeps what an action really led to."""
+
+
+class Episodic(Protocol):
+    """What starting episodes needs of an environment, of one agent or of many."""
+
+    @property
+    def resets_itself(self) -> bool:
+        """Whether `step` already starts the next episode."""
+
+    @property
+    def redraws(self) -> bool:
+        """Whether `redraw` changes something."""
+
+    def reset(self, rng: jax.Array) -> Reset:
+        """Start an episode."""
+
+    def redraw(self, state: PyTree, rng: jax.Array) -> PyTree:
+        """Draw anew what differs between episodes although the initial state is kept."""
 
 
 class BaseEnv(abc.ABC):

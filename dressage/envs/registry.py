@@ -13,13 +13,15 @@ from dressage.config import Option, check_names, nearest_name, suggest
 from dressage.envs.adapters.brax import from_brax
 from dressage.envs.adapters.gymnax import from_gymnax
 from dressage.envs.functional import BaseEnv
-from dressage.envs.suite import cartpole, pendulum
+from dressage.envs.multi_agent import MultiAgentEnv
+from dressage.envs.suite import budget_bandit, cartpole, coupled_budget, pendulum
 from dressage.errors import ConfigError
 
 if TYPE_CHECKING:
     from dressage.envs.adapters.gymnasium import HostTask
 
-Task: TypeAlias = "BaseEnv | HostTask"
+Task: TypeAlias = "BaseEnv | MultiAgentEnv | HostTask"
+SingleAgentTask: TypeAlias = "BaseEnv | HostTask"
 Options: TypeAlias = Mapping[str, Any]
 
 
@@ -33,13 +35,21 @@ class ShippedTask:
         help: One line that says what is to be done.
     """
 
-    build: Callable[..., BaseEnv]
+    build: Callable[..., BaseEnv | MultiAgentEnv]
     options: tuple[Option, ...]
     help: str
 
 
 SHIPPED = {
+    "budget_bandit": ShippedTask(
+        budget_bandit.BudgetBandit, budget_bandit.OPTIONS, "Take as much as a cost limit allows."
+    ),
     "cartpole": ShippedTask(cartpole.CartPole, cartpole.OPTIONS, "Balance a pole on a cart; two actions."),
+    "coupled_budget": ShippedTask(
+        coupled_budget.CoupledBudget,
+        coupled_budget.OPTIONS,
+        "Two agents take together what a limit on the product of their takings allows.",
+    ),
     "pendulum": ShippedTask(
         pendulum.Pendulum, pendulum.OPTIONS, "Swing up a rod and hold it there; one torque."
     ),
@@ -49,7 +59,7 @@ PREFIXES = {
     "brax": "A Brax environment by name, for example brax:ant (extra: envs).",
     "gymnasium": "A Gymnasium environment by id, stepped on the host, for example gymnasium:Acrobot-v1.",
     "gymnax": "A gymnax environment by name, for example gymnax:Catch-bsuite (extra: envs).",
-    "python": "Your own: python:module:function calls a function that returns a BaseEnv.",
+    "python": "Your own: python:module:function calls a function that returns a BaseEnv or MultiAgentEnv.",
 }
 
 
@@ -86,7 +96,19 @@ def make_task(name: str, options: Options) -> Task:
     return makers[prefix](rest, options)
 
 
-def _shipped(name: str, options: Options) -> BaseEnv:
+def single_agent_task(name: str) -> SingleAgentTask:
+    """Make a task, with its default options, that must be one of a single agent.
+
+    Raises:
+        ConfigError: If it has many agents.
+    """
+    task = make_task(name, {})
+    if isinstance(task, MultiAgentEnv):
+        raise ConfigError(f"{name} has many agents, {', '.join(task.possible_agents)}; ppo trains one.")
+    return task
+
+
+def _shipped(name: str, options: Options) -> BaseEnv | MultiAgentEnv:
     task = SHIPPED[name]
     declared = {option.name: option for option in task.options}
     check_names(options, list(declared), name)
@@ -114,7 +136,7 @@ def _gymnasium(name: str, options: Options) -> "HostTask":
     return task
 
 
-def _python(rest: str, options: Options) -> BaseEnv:
+def _python(rest: str, options: Options) -> BaseEnv | MultiAgentEnv:
     module_name, _, function_name = rest.partition(":")
     task = f"python:{rest}"
     if not module_name or not function_name:
@@ -126,8 +148,10 @@ def _python(rest: str, options: Options) -> BaseEnv:
         raise ConfigError(f"{task}: the module {module_name!r} has no function {function_name!r}.{near}")
     _check_signature(function, options, task)
     env = function(**options)
-    if not isinstance(env, BaseEnv):
-        raise ConfigError(f"{task} must return a dressage.envs.BaseEnv, got {type(env).__name__}.")
+    if not isinstance(env, BaseEnv | MultiAgentEnv):
+        raise ConfigError(
+            f"{task} must return a dressage.envs.BaseEnv or MultiAgentEnv, got {type(env).__name__}."
+        )
     return env
 
 

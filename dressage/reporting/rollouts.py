@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array, lax
 
 from dressage.envs import BaseEnv, HostTask, HostVectorEnv, VectorEnv, can_render, make, render
-from dressage.envs.registry import Task
+from dressage.envs.registry import SingleAgentTask
 from dressage.errors import DressageError
 from dressage.ppo import Policy
 from dressage.reporting.film import shrink, thin_out
@@ -82,7 +82,9 @@ class _Playing(NamedTuple):
     finished: Array  # [E]
 
 
-def play_episodes(task: Task, policy: Policy, episodes: int, seed: int, *, stochastic: bool) -> Episodes:
+def play_episodes(
+    task: SingleAgentTask, policy: Policy, episodes: int, seed: int, *, stochastic: bool
+) -> Episodes:
     """Play one episode in each of several copies, all at once.
 
     Args:

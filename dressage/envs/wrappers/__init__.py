@@ -3,6 +3,7 @@
 from dressage.envs.wrappers.actions import ActionDelay, ClipAction, SquashAction
 from dressage.envs.wrappers.base import Wrapped, Wrapper, spaces_of
 from dressage.envs.wrappers.episodes import AutoReset, EpisodeState, EpisodeStatistics, TimeLimit
+from dressage.envs.wrappers.multi_agent import MultiAgentVectorEnv, Tally
 from dressage.envs.wrappers.normalization import NormalizedState, NormalizeObservations, NormalizeRewards
 from dressage.envs.wrappers.observations import ObservationHistory
 from dressage.envs.wrappers.randomization import RandomizeParameters, UniformParameters
@@ -14,12 +15,14 @@ __all__ = [
     "ClipAction",
     "EpisodeState",
     "EpisodeStatistics",
+    "MultiAgentVectorEnv",
     "NormalizeObservations",
     "NormalizeRewards",
     "NormalizedState",
     "ObservationHistory",
     "RandomizeParameters",
     "SquashAction",
+    "Tally",
     "TimeLimit",
     "UniformParameters",
     "Vector",

@@ -1,5 +1,6 @@
 """What all wrappers of one environment share: where the wrapped state is kept, and how an episode begins."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -94,18 +95,36 @@ def spaces_of(env: BaseEnv) -> tuple[Space, Space]:
     Returns:
         `(observation_space, action_space)` of a freshly reset environment.
     """
-    found: list[tuple[Space, Space]] = []
+    observation_space, action_space = concrete_spaces(
+        env.reset, lambda state: (as_space(env.observation_space(state)), as_space(env.action_space(state)))
+    )
+    return observation_space, action_space
 
-    def spaces(key: jax.Array) -> tuple[Space, Space]:
-        state, _, _ = env.reset(key)
-        found.append((as_space(env.observation_space(state)), as_space(env.action_space(state))))
-        return found[-1]
+
+def concrete_spaces(
+    reset: Callable[[jax.Array], tuple[PyTree, ...]], spaces_in: Callable[[PyTree], PyTree]
+) -> PyTree:
+    """Return spaces of a freshly reset environment, concrete also inside a traced function.
+
+    Args:
+        reset: From a key to a tuple that starts with the state.
+        spaces_in: From the state to a pytree of spaces.
+
+    Returns:
+        The pytree of spaces.
+    """
+    found: list[PyTree] = []
+
+    def spaces(key: jax.Array) -> PyTree:
+        found.append(spaces_in(reset(key)[0]))
+        # Spaces of other libraries are no arrays that a traced function could return.
+        return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else None, found[-1])
 
     with jax.ensure_compile_time_eval():
         key = jax.random.key(0)
         jax.eval_shape(spaces, key)
         # Bounds that are plain numbers need no compilation; those computed by JAX do.
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(found[0])):
-            concrete: tuple[Space, Space] = jax.jit(spaces)(key)
-            return concrete
+            bounds = jax.jit(spaces)(key)
+            return jax.tree.map(lambda leaf, bound: leaf if bound is None else bound, found[-1], bounds)
     return found[0]

@@ -7,7 +7,17 @@ import jax
 import jax.numpy as jnp
 
 from dressage.config import whole_number
-from dressage.envs.functional import FINAL_OBSERVATION, BaseEnv, Info, PyTree, Reset, Step, Transition, select
+from dressage.envs.functional import (
+    FINAL_OBSERVATION,
+    BaseEnv,
+    Episodic,
+    Info,
+    PyTree,
+    Reset,
+    Step,
+    Transition,
+    select,
+)
 from dressage.envs.spaces import Space, as_space
 from dressage.envs.wrappers.base import Wrapped, Wrapper
 from dressage.errors import ConfigError
@@ -21,7 +31,8 @@ class EpisodeState:
     Attributes:
         inner: State of the environment.
         length: int32, steps taken in the running episode.
-        episode_return: float32, rewards of the running episode so far.
+        sums: What is summed over the running episode, all zeros at its start: its return (float32), or the
+            `Tally` of many agents.
         offset: int32, steps by which the time limit comes earlier in the first episode; None where never.
         rng: Key for the episodes to come; None where nothing will be drawn.
         start: `(state, observation)` that every episode starts from; None where each is drawn anew.
@@ -29,7 +40,7 @@ class EpisodeState:
 
     inner: PyTree
     length: jax.Array
-    episode_return: jax.Array
+    sums: PyTree
     offset: jax.Array | None
     rng: jax.Array | None
     start: tuple[PyTree, PyTree] | None
@@ -67,7 +78,7 @@ class AutoReset(BaseEnv):
     def reset(self, rng: jax.Array) -> Reset:
         """Start the first episode; see `BaseEnv.reset`."""
         state, observation, info = begin_episodes(self.env, rng, fixed_init=self.fixed_init)
-        return state, observation, _with_statistics(info, observation, state.episode_return, state.length)
+        return state, observation, _with_statistics(info, observation, state.sums, state.length)
 
     def step(self, state: EpisodeState, action: PyTree) -> Transition:
         """Make one step, and start the next episode where this one ended; see `BaseEnv.step`."""
@@ -83,7 +94,7 @@ class AutoReset(BaseEnv):
     def restart(self, state: EpisodeState) -> Reset:
         """Start the next episode now; see `BaseEnv.restart`."""
         state, observation = restart(self.env, state)
-        return state, observation, _with_statistics({}, observation, state.episode_return, state.length)
+        return state, observation, _with_statistics({}, observation, state.sums, state.length)
 
     def observation_space(self, state: EpisodeState) -> Space:
         """Return the space of the observations."""
@@ -95,7 +106,12 @@ class AutoReset(BaseEnv):
 
 
 def begin_episodes(
-    env: BaseEnv, rng: jax.Array, offset: jax.Array | None = None, *, fixed_init: bool
+    env: Episodic,
+    rng: jax.Array,
+    offset: jax.Array | None = None,
+    *,
+    fixed_init: bool,
+    sums: PyTree = None,
 ) -> tuple[EpisodeState, PyTree, Info]:
     """Start the first of a row of episodes of one environment.
 
@@ -104,6 +120,7 @@ def begin_episodes(
         rng: A JAX random key.
         offset: int32, steps by which the first episode's time limit comes earlier; None for none.
         fixed_init: Whether all later episodes start from the state drawn here.
+        sums: Zeros in the form of what is summed over an episode; None for those of a return.
 
     Returns:
         `(state, observation, info)`.
@@ -115,7 +132,7 @@ def begin_episodes(
     state = EpisodeState(
         inner=inner,
         length=jnp.zeros((), jnp.int32),
-        episode_return=jnp.zeros((), jnp.float32),
+        sums=jnp.zeros((), jnp.float32) if sums is None else sums,
         offset=offset,
         rng=None if keeps_nothing else later,
         # Copies, since a buffer that occurs twice in a state cannot be donated to compiled code.
@@ -139,9 +156,9 @@ def advance(env: BaseEnv, state: EpisodeState, action: PyTree) -> tuple[EpisodeS
     inner, observation, reward, terminated, truncated, info = env.step(state.inner, action)
     reward = jnp.asarray(reward, jnp.float32)
     length = state.length + 1
-    episode_return = state.episode_return + reward
+    episode_return = state.sums + reward
     terminated, truncated = jnp.asarray(terminated, bool), jnp.asarray(truncated, bool)
-    following = replace(state, inner=inner, length=length, episode_return=episode_return)
+    following = replace(state, inner=inner, length=length, sums=episode_return)
     final_observation = observation
     if env.resets_itself:
         final_observation = info[FINAL_OBSERVATION]
@@ -163,7 +180,7 @@ def advance(env: BaseEnv, state: EpisodeState, action: PyTree) -> tuple[EpisodeS
     return following, step
 
 
-def restart(env: BaseEnv, state: EpisodeState) -> tuple[EpisodeState, PyTree]:
+def restart(env: Episodic, state: EpisodeState) -> tuple[EpisodeState, PyTree]:
     """Start the next episode from where the last one ended.
 
     Args:
@@ -257,7 +274,7 @@ def _count_anew(state: EpisodeState, ended: jax.Array) -> EpisodeState:
     return replace(
         state,
         length=jnp.where(ended, 0, state.length),
-        episode_return=jnp.where(ended, 0.0, state.episode_return),
+        sums=select(ended, jax.tree.map(jnp.zeros_like, state.sums), state.sums),
         offset=None if state.offset is None else jnp.where(ended, 0, state.offset),
     )
 

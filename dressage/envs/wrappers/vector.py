@@ -1,13 +1,14 @@
 """Many copies of one environment stepped together, each with its own episodes."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 
 from dressage.config import whole_number
-from dressage.envs.functional import BaseEnv, PyTree, Step, select
+from dressage.envs.functional import BaseEnv, Episodic, PyTree, Step, select
 from dressage.envs.spaces import Space
 from dressage.envs.wrappers.base import spaces_of
 from dressage.envs.wrappers.episodes import EpisodeState, advance, begin_episodes, restart
@@ -122,49 +123,79 @@ class VectorEnv:
         state, step = jax.vmap(lambda one, act: advance(self.env, one, act))(state, action)
         if self.env.resets_itself:
             return state, step
-        state, observation = jax.lax.cond(
-            jnp.any(step.ended),
-            self._restart_ended,
-            lambda ended, state, observation: (state, observation),
-            step.ended,
-            state,
-            step.final_observation,
+        state, observation = restart_ended(
+            self.env, step.ended, state, step.final_observation, gather=not self.fixed_init
         )
         return state, replace(step, observation=observation)
 
     def _begin(self, key: jax.Array, offset: jax.Array) -> tuple[EpisodeState, PyTree, PyTree]:
         return begin_episodes(self.env, key, offset if self.offset_step else None, fixed_init=self.fixed_init)
 
-    def _restart_ended(
-        self, ended: jax.Array, state: EpisodeState, observation: PyTree
-    ) -> tuple[EpisodeState, PyTree]:
-        """Restart what ended: in a large vector a gathered handful, unless more than that ended at once."""
-        if self.num_envs < FEW * SHARE or self.fixed_init:
-            return self._restart_all(ended, state, observation)
-        few = self.num_envs // SHARE
-        restarted: tuple[EpisodeState, PyTree] = jax.lax.cond(
-            jnp.sum(ended) <= few,
-            lambda *before: self._restart_few(few, *before),
-            self._restart_all,
-            ended,
-            state,
-            observation,
-        )
-        return restarted
 
-    def _restart_few(
-        self, few: int, ended: jax.Array, state: EpisodeState, observation: PyTree
-    ) -> tuple[EpisodeState, PyTree]:
-        rows = jnp.nonzero(ended, size=few, fill_value=self.num_envs)[0]
-        picked = jax.tree.map(lambda leaf: leaf[rows], state)
-        fresh = jax.vmap(lambda one: restart(self.env, one))(picked)
-        merged: tuple[EpisodeState, PyTree] = jax.tree.map(
-            lambda before, new: before.at[rows].set(new, mode="drop"), (state, observation), fresh
-        )
-        return merged
+def restart_ended(
+    env: Episodic,
+    ended: jax.Array,
+    state: EpisodeState,
+    observation: PyTree,
+    *,
+    gather: bool,
+) -> tuple[EpisodeState, PyTree]:
+    """Start the next episode in the copies that ended; computed only where one did.
 
-    def _restart_all(
-        self, ended: jax.Array, state: EpisodeState, observation: PyTree
-    ) -> tuple[EpisodeState, PyTree]:
-        fresh = jax.vmap(lambda one: restart(self.env, one))(state)
-        return select(ended, fresh, (state, observation))
+    Args:
+        env: The environment.
+        ended: `[B]` bool.
+        state: State of all copies after the step, `[B, ...]`.
+        observation: What the step led to, `[B, ...]`.
+        gather: Whether to restart in a large vector a gathered handful, unless more than that ended at once;
+            worth it where a restart draws something.
+
+    Returns:
+        The state to go on from, and the observation to act on.
+    """
+    few = ended.shape[0] // SHARE
+    restart_some = partial(_restart_all, env)
+    if gather and few >= FEW:
+        restart_some = partial(_restart_few_or_all, env, few)
+    restarted: tuple[EpisodeState, PyTree] = jax.lax.cond(
+        jnp.any(ended),
+        restart_some,
+        lambda ended, state, observation: (state, observation),
+        ended,
+        state,
+        observation,
+    )
+    return restarted
+
+
+def _restart_few_or_all(
+    env: Episodic, few: int, ended: jax.Array, state: EpisodeState, observation: PyTree
+) -> tuple[EpisodeState, PyTree]:
+    restarted: tuple[EpisodeState, PyTree] = jax.lax.cond(
+        jnp.sum(ended) <= few,
+        partial(_restart_few, env, few),
+        partial(_restart_all, env),
+        ended,
+        state,
+        observation,
+    )
+    return restarted
+
+
+def _restart_few(
+    env: Episodic, few: int, ended: jax.Array, state: EpisodeState, observation: PyTree
+) -> tuple[EpisodeState, PyTree]:
+    rows = jnp.nonzero(ended, size=few, fill_value=ended.shape[0])[0]
+    picked = jax.tree.map(lambda leaf: leaf[rows], state)
+    fresh = jax.vmap(partial(restart, env))(picked)
+    merged: tuple[EpisodeState, PyTree] = jax.tree.map(
+        lambda before, new: before.at[rows].set(new, mode="drop"), (state, observation), fresh
+    )
+    return merged
+
+
+def _restart_all(
+    env: Episodic, ended: jax.Array, state: EpisodeState, observation: PyTree
+) -> tuple[EpisodeState, PyTree]:
+    fresh = jax.vmap(partial(restart, env))(state)
+    return select(ended, fresh, (state, observation))
