@@ -31,7 +31,6 @@ from dressage.learning.records import AgentState, Experience
 from dressage.learning.targets import advantage_targets
 from dressage.ppo.session import Session
 
-ACTOR, CRITIC = (4, 64, 64, 2), (4, 64, 64, 1)
 Record = dict[str, Any]
 
 
@@ -52,9 +51,33 @@ class Stage:
     flops: int = 0
 
 
-def stages(config: ppo.Config) -> list[Stage]:
-    """Take an update of CartPole apart, after one update has given it real numbers; the whole comes last."""
-    session = Session.of(envs.make("cartpole"), config)
+@dataclass(frozen=True)
+class Arithmetic:
+    """Operations of the networks on one sample.
+
+    Attributes:
+        act: The actor's pass forward.
+        value: The critic's pass forward.
+        learn: One epoch's pass forward and backward through both.
+    """
+
+    act: int
+    value: int
+    learn: int
+
+    @classmethod
+    def of(cls, learner: ProximalLearner, config: ppo.Config) -> "Arithmetic":
+        """Count from the sizes of the networks."""
+        spec, hidden = learner.head.spec, [config.NUM_HIDDEN_UNITS] * config.NUM_HIDDEN_LAYERS
+        actor, critic = [spec.obs_dim, *hidden, spec.action_dim], [spec.obs_dim, *hidden, 1]
+        return cls(
+            forward_flops(actor), forward_flops(critic), gradient_flops(actor) + gradient_flops(critic)
+        )
+
+
+def stages(task: str, config: ppo.Config) -> list[Stage]:
+    """Take an update apart, after one update has given it real numbers; the whole comes last."""
+    session = Session.of(envs.make(task), config)
     env, groups, steps = session.env, session.groups, config.NUM_STEPS
     state = scan_driver.init(env, groups, jax.random.key(0))
     state, _, _ = jax.jit(lambda state: scan_driver.update(env, groups, steps, state))(state)
@@ -63,7 +86,7 @@ def stages(config: ppo.Config) -> list[Stage]:
     _, _, rollouts = jax.jit(lambda state, noise: scan_driver.collect(env, groups, state, noise))(
         state, noise
     )
-    samples = env.copies * steps
+    samples, arithmetic = env.copies * steps, Arithmetic.of(groups[0].learner, config)
     return [
         Stage(
             "action noise",
@@ -74,20 +97,21 @@ def stages(config: ppo.Config) -> list[Stage]:
             "rollout: act, step, reset",
             lambda state, noise: scan_driver.collect(env, groups, state, noise),
             (state, noise),
-            samples * forward_flops(ACTOR),
+            samples * arithmetic.act,
         ),
-        *_learning_stages(groups[0].learner, state.agents[0], rollouts[0]),
+        *_learning_stages(groups[0].learner, state.agents[0], rollouts[0], arithmetic),
         Stage(
             "whole update",
             lambda state: scan_driver.update(env, groups, steps, state)[0],
             (state,),
-            samples * (forward_flops(ACTOR) + 2 * forward_flops(CRITIC))
-            + samples * config.UPDATE_EPOCHS * (gradient_flops(ACTOR) + gradient_flops(CRITIC)),
+            samples * (arithmetic.act + arithmetic.value + config.UPDATE_EPOCHS * arithmetic.learn),
         ),
     ]
 
 
-def _learning_stages(learner: ProximalLearner, agent: AgentState, rollout: Experience) -> list[Stage]:
+def _learning_stages(
+    learner: ProximalLearner, agent: AgentState, rollout: Experience, arithmetic: Arithmetic
+) -> list[Stage]:
     values, next_values = jax.jit(lambda agent, rollout: _values(learner, agent, rollout))(agent, rollout)
     batch = jax.jit(lambda *inputs: _flat_batch(learner, *inputs))(rollout, values, next_values)
     packing, samples, key = Packing.of(batch), values.size, jax.random.key(1)
@@ -102,7 +126,7 @@ def _learning_stages(learner: ProximalLearner, agent: AgentState, rollout: Exper
             "critic over the rollout and what followed",
             lambda agent, rollout: _values(learner, agent, rollout),
             (agent, rollout),
-            2 * samples * forward_flops(CRITIC),
+            samples * arithmetic.value,
         ),
         Stage("advantages", lambda *inputs: _targets(learner, *inputs), (rollout, values, next_values)),
         Stage(
@@ -116,7 +140,7 @@ def _learning_stages(learner: ProximalLearner, agent: AgentState, rollout: Exper
             "gradients",
             lambda parameters, minibatches: _gradients(learner, agent.params, parameters, minibatches),
             (parameters, minibatches),
-            samples * learner.epochs * (gradient_flops(ACTOR) + gradient_flops(CRITIC)),
+            samples * learner.epochs * arithmetic.learn,
         ),
         Stage("clipping and Adam", lambda *inputs: _optimise(learner, agent, *inputs), (start, gradients)),
     ]
@@ -177,13 +201,13 @@ def _optimise(
     return lax.scan(step, start, gradients)[0]
 
 
-def measure(config: ppo.Config, repeats: int) -> Record:
+def measure(task: str, config: ppo.Config, repeats: int) -> Record:
     """Run the stages in turn.
 
     Returns:
         Median milliseconds of every stage, its FLOP and the chain's rate, measured in the same turns.
     """
-    parts = stages(config)
+    parts = stages(task, config)
     executables = [jax.jit(part.function).lower(*part.arguments).compile() for part in parts]
     meter = FloorMeter()
     seconds: list[list[float]] = [[] for _ in parts]
@@ -227,17 +251,26 @@ def show(name: str, record: Record) -> None:
 
 def main() -> None:
     """Break down the rows that the command line names."""
-    names = ("cartpole-2048", "cartpole-4")
+    names = [row.name for row in ROWS]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--row", nargs="+", choices=names, default=names, help="both by default")
+    parser.add_argument(
+        "--row",
+        nargs="+",
+        choices=names,
+        default=names[:2],
+        metavar="ROW",
+        help=f"of {', '.join(names)}; by default the first two",
+    )
     parser.add_argument("--repeats", type=int, default=21, help="turns (default 21)")
     arguments = parser.parse_args()
     content: Record = {"conditions": conditions(), "repeats": arguments.repeats}
     for row in (row for row in ROWS if row.name in arguments.row):
         settings = next(one.settings for one in row.competitors if one.name == "dressage")
-        content[row.name] = measure(ppo.Config.from_mapping(settings["config"]), arguments.repeats)
+        content[row.name] = measure(
+            settings["task"], ppo.Config.from_mapping(settings["config"]), arguments.repeats
+        )
         show(row.name, content[row.name])
     content["load_average_after"] = conditions()["load_average"]
     print(f"  written to {save('breakdown', content)}")
