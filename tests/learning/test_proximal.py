@@ -37,6 +37,8 @@ def collect(one, state, seed, invalid_rows=False):
     outputs, actions = act(one, state, observed, jax.random.key(seed))
     terminated = generator.random(shape) < 0.15
     ends = terminated | (generator.random(shape) < 0.15)
+    # Inside an episode a step leads to what the next row saw.
+    final_features[:-1] = np.where(ends[:-1, :, None], final_features[:-1], features[1:])
     valid = np.concatenate([np.ones((1, COPIES), bool), ~ends[:-1]]) if invalid_rows else None
     rewards = generator.normal(1.0, 2.0, shape).astype(np.float32)
     zeros = np.zeros(shape, np.float32)
