@@ -83,6 +83,11 @@ def collect(env, config, seed=0, steps=None):
     return session, agent, jax.tree.map(np.asarray, rollout)
 
 
+def experience_of(rollout):
+    """Return a rollout as the learner takes it: JAX arrays."""
+    return jax.tree.map(jnp.asarray, rollout)
+
+
 def flat(tree):
     """Lay all numbers of a tree out as one NumPy vector."""
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])

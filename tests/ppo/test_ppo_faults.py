@@ -10,9 +10,9 @@ import pytest
 from dressage.envs.spaces import Box
 from dressage.errors import EnvironmentContractError, NonFiniteError
 from dressage.learning.faults import latch_fault, raise_fault
-from dressage.learning.records import FAULT_FIELDS, Experience, Fault
+from dressage.learning.records import FAULT_FIELDS, Fault
 from dressage.ppo import Config, make_trainer, train
-from tests.ppo.small_tasks import SMALL, Still, collect, flat
+from tests.ppo.small_tasks import SMALL, Still, collect, experience_of, flat
 
 FEW = SMALL | {"TOTAL_TIMESTEPS": 160, "EVAL_FREQ": 5, "NUM_EVAL_ENVS": 1}
 
@@ -65,7 +65,7 @@ def test_a_run_in_chunks_raises_naming_field_copy_and_step():
 
 @pytest.fixture(scope="module")
 def sound_rollout(diary):
-    return Experience(**vars(jax.tree.map(jnp.asarray, collect(diary, Config(**SMALL))[2])))
+    return experience_of(collect(diary, Config(**SMALL))[2])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

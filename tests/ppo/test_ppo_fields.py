@@ -7,13 +7,12 @@ import pytest
 
 from dressage.envs import make
 from dressage.learning import scan_driver
-from dressage.learning.records import Experience
 from dressage.ppo import Config
 from dressage.ppo.config import FLOATS
 from dressage.ppo.session import Session
 from tests.oracles.plain_returns import gae_by_definition
 from tests.ppo.conftest import SWEEP, TALKATIVE
-from tests.ppo.small_tasks import SMALL, collect, flat, params_of, row
+from tests.ppo.small_tasks import SMALL, collect, experience_of, flat, params_of, row
 
 ROWS = list(SWEEP)
 KERNEL_VARIANCES = {  # of a 64 x 64 kernel, by hand
@@ -82,7 +81,7 @@ def test_GAMMA_and_GAE_LAMBDA_are_those_of_the_targets(diary_rollout, gamma, gae
     session, agent, rollout = diary_rollout
     learner = session.groups[0].learner
     hyper = learner.hyper.replace(gamma=jnp.float32(gamma), gae_lambda=jnp.float32(gae_lambda))
-    batch, _ = learner.replace(hyper=hyper)._batch(agent, Experience(**vars(rollout)))
+    batch, _ = learner.replace(hyper=hyper)._batch(agent, experience_of(rollout))
     outcome = rollout.outcome
     values = learner.network.apply(agent.params, rollout.observed.features, method="value")
     following = learner.network.apply(agent.params, outcome.final_features, method="value")
@@ -181,9 +180,9 @@ def test_NORMALIZE_ENV_keeps_statistics_of_all_observations_acted_on(diary, talk
 def test_NORMALIZE_ENV_standardises_by_the_statistics_before_the_rollout(diary):
     session, agent, rollout = collect(diary, Config(**SMALL | {"NORMALIZE_ENV": True}))
     learner, features = session.groups[0].learner, rollout.observed.features
-    first, after = learner._batch(agent, Experience(**vars(rollout)))
+    first, after = learner._batch(agent, experience_of(rollout))
     np.testing.assert_allclose(np.reshape(first.features, features.shape), features, atol=1e-6)
-    second, _ = learner._batch(after, Experience(**vars(rollout)))
+    second, _ = learner._batch(after, experience_of(rollout))
     rows = features.reshape(-1, 3).astype(np.float64)
     expected = (rows - rows.mean(0)) / np.sqrt(rows.var(0) + 1e-8)
     np.testing.assert_allclose(second.features, expected, rtol=1e-4, atol=1e-4)
@@ -193,7 +192,7 @@ def test_NORMALIZE_ENV_divides_rewards_by_the_deviation_of_the_discounted_return
     changes = {"NORMALIZE_ENV": True, "GAMMA": 0.5, "GAE_LAMBDA": 0.0}
     session, agent, rollout = collect(diary, Config(**SMALL | changes))
     learner, outcome = session.groups[0].learner, rollout.outcome
-    rewards, _ = learner._move_normalizers(agent, Experience(**vars(rollout)))
+    rewards, _ = learner._move_normalizers(agent, experience_of(rollout))
     running, totals = np.zeros(4), []
     for reward, ended in zip(outcome.rewards, outcome.episode_ends, strict=True):
         running = 0.5 * running + reward
