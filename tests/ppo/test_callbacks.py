@@ -187,6 +187,7 @@ def test_nested_vmaps_call_once_with_the_outer_axis_first():
     np.testing.assert_array_equal(joined, [[14, 15], [24, 25], [34, 35]])
 
 
+@pytest.mark.slow
 def test_DEBUG_prints_under_vmap_too_and_nothing_for_the_steps_that_shorter_chunks_leave_over(diary):
     changes = {"NUM_EVAL_ENVS": 0, "EVAL_FREQ": 2, "DEBUG": True, "ANNEAL_LR": False}
     config = Config(**TALKATIVE | changes)

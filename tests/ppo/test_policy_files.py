@@ -54,6 +54,7 @@ def test_a_round_trip_gives_the_same_policy_bit_for_bit(tmp_path, kind, scaling)
     np.testing.assert_array_equal(loaded.get_action(observations(8)), policy.get_action(observations(8)))
 
 
+@pytest.mark.slow
 def test_a_new_process_acts_the_same(tmp_path, policy):
     policy.save(tmp_path / "policy")
     obs = observations(32) * 20 + 50

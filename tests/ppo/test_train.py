@@ -85,6 +85,7 @@ def test_train_equals_the_run_in_chunks_bit_for_bit(compiled, single):
     assert (trainer.updates_done(state), trainer.steps_done(state)) == (5, 160)
 
 
+@pytest.mark.slow
 def test_three_seeds_in_chunks_equal_the_three_alone(compiled, other_runs):
     _, env, config = compiled
     trainer = make_trainer(env, config, seeds=(0, 1, 2))
