@@ -29,20 +29,25 @@ def latch_fault(fault: Fault, rollouts: tuple[Experience, ...], updates: Array) 
     return kept
 
 
-def raise_fault(fault: Fault, agents: tuple[tuple[str, ...], ...]) -> None:
+def raise_fault(fault: Fault, agents: tuple[tuple[str, ...], ...], seeds: tuple[int, ...] = (0,)) -> None:
     """Raise what a compiled chunk latched.
 
+    Args:
+        fault: The record; its fields have an axis of seeds where there are several.
+        agents: Names of the agents of each group.
+        seeds: The seeds that are trained side by side.
+
     Raises:
-        NonFiniteError: If a fault is latched; it names field, agent, environment copy and step.
+        NonFiniteError: If a fault is latched; it names seed, field, agent, environment copy and step.
     """
-    code = int(np.max(fault.field))
-    if code == 0:
+    if int(np.max(fault.field)) == 0:
         return
-    seed = int(np.argmax(np.ravel(fault.field) > 0))
-    group, agent, environment, step = (int(np.ravel(value)[seed]) for value in _fields(fault)[1:])
-    field = FAULT_FIELDS[int(np.ravel(fault.field)[seed]) - 1]
+    row = int(np.argmax(np.ravel(fault.field) > 0))
+    code, group, agent, environment, step = (int(np.ravel(value)[row]) for value in _fields(fault))
+    which = f" of seed {seeds[row]}" if len(seeds) > 1 else ""
     raise NonFiniteError(
-        f"The {field} of agent {agents[group][agent]!r} is not finite: environment copy {environment}, "
+        f"The {FAULT_FIELDS[code - 1]} of agent {agents[group][agent]!r} is not finite: "
+        f"environment copy {environment}{which}, "
         f"step {step} of that copy (counted from 0 since training began). "
         "Parameters are as they were before that rollout. "
         "Check the environment's dynamics and rewards at that point."

@@ -95,7 +95,7 @@ class CompiledRun:
             NonFiniteError: If the environment gave a number that is not finite.
         """
         state, sums = self._advance(self._groups, state, jnp.int32(updates))
-        raise_fault(state.fault, tuple(group.agents for group in self._groups))
+        raise_fault(state.fault, tuple(group.agents for group in self._groups), self.seeds)
         return state, {name: np.atleast_1d(values) for name, values in sums.means().items()}
 
     def evaluate(self, state: LearnerState) -> HostMetrics:

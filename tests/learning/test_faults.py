@@ -148,8 +148,8 @@ def test_under_vmap_each_seed_has_its_own_fault_and_the_others_learn_on(env, gro
     for seed in (0, 2):
         moved = pick(state.agents, seed)[0].params, pick(before, seed)[0].params
         assert all((a != b).any() for a, b in zip(*map(jax.tree.leaves, moved), strict=True))
-    with pytest.raises(NonFiniteError, match="environment copy 1, step 6"):
-        raise_fault(state.fault, (("agent",),))
+    with pytest.raises(NonFiniteError, match="environment copy 1 of seed 8, step 6"):
+        raise_fault(state.fault, (("agent",),), (7, 8, 9))
 
 
 def record(broken=None, agents=0, valid=None):
