@@ -34,5 +34,11 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
 
 def test_the_page_shows_code_for_each_way_of_use():
     shown = "\n".join(BLOCKS)
-    for call in ("static_argnums=0)(env, config", "jax.vmap(", "EVAL_METRICS_HOST_CB", "Policy.load(", "make_trainer("):
+    for call in (
+        "static_argnums=0)(env, config",
+        "jax.vmap(",
+        "EVAL_METRICS_HOST_CB",
+        "Policy.load(",
+        "make_trainer(",
+    ):
         assert call in shown
