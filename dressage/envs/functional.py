@@ -35,8 +35,8 @@ class Episodic(Protocol):
     def redraws(self) -> bool:
         """Whether `redraw` changes something."""
 
-    def reset(self, rng: jax.Array) -> Reset:
-        """Start an episode."""
+    def reset(self, rng: jax.Array) -> tuple[PyTree, PyTree, Any]:
+        """Start an episode; returns state, observation and info."""
 
     def redraw(self, state: PyTree, rng: jax.Array) -> PyTree:
         """Draw anew what differs between episodes although the initial state is kept."""

@@ -12,10 +12,15 @@ from dressage.envs.functional import AnySpace, Flag, Info, Number, PyTree
 
 Actions: TypeAlias = Mapping[str, PyTree]
 """One action for every agent; those of dead agents change nothing."""
-AgentsReset: TypeAlias = tuple[PyTree, dict[str, PyTree], dict[str, Info]]
+AgentsReset: TypeAlias = tuple[PyTree, Mapping[str, PyTree], Mapping[str, Info]]
 """State, observations and infos by agent."""
 AgentsTransition: TypeAlias = tuple[
-    PyTree, dict[str, PyTree], dict[str, Number], dict[str, Flag], dict[str, Flag], dict[str, Info]
+    PyTree,
+    Mapping[str, PyTree],
+    Mapping[str, Number],
+    Mapping[str, Flag],
+    Mapping[str, Flag],
+    Mapping[str, Info],
 ]
 """State, then observations, rewards, terminated, truncated and infos by agent."""
 
@@ -78,7 +83,7 @@ class MultiAgentEnv(abc.ABC):
     def action_space(self, state: PyTree, agent: str) -> AnySpace:
         """Return the space of an agent's actions."""
 
-    def alive(self, state: PyTree) -> dict[str, Flag]:
+    def alive(self, state: PyTree) -> Mapping[str, Flag]:
         """Return who can act in this state; everyone, unless overridden.
 
         Where agents only ever leave by a flag of `step`, there is no need to override it: whoever was flagged

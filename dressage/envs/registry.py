@@ -14,7 +14,7 @@ from dressage.envs.adapters.brax import from_brax
 from dressage.envs.adapters.gymnax import from_gymnax
 from dressage.envs.functional import BaseEnv
 from dressage.envs.multi_agent import MultiAgentEnv
-from dressage.envs.suite import budget_bandit, cartpole, coupled_budget, pendulum
+from dressage.envs.suite import budget_bandit, cartpole, corridor, coupled_budget, pendulum, safe_spread
 from dressage.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ SHIPPED = {
         budget_bandit.BudgetBandit, budget_bandit.OPTIONS, "Take as much as a cost limit allows."
     ),
     "cartpole": ShippedTask(cartpole.CartPole, cartpole.OPTIONS, "Balance a pole on a cart; two actions."),
+    "corridor": ShippedTask(
+        corridor.Corridor, corridor.OPTIONS, "Agents leave a corridor before it falls in on them."
+    ),
     "coupled_budget": ShippedTask(
         coupled_budget.CoupledBudget,
         coupled_budget.OPTIONS,
@@ -52,6 +55,9 @@ SHIPPED = {
     ),
     "pendulum": ShippedTask(
         pendulum.Pendulum, pendulum.OPTIONS, "Swing up a rod and hold it there; one torque."
+    ),
+    "safe_spread": ShippedTask(
+        safe_spread.SafeSpread, safe_spread.OPTIONS, "Agents cover landmarks together and do not collide."
     ),
 }
 

@@ -35,7 +35,7 @@ def draw_pendulum(angle: float, torque: float, max_torque: float) -> Picture:
     Returns:
         uint8 `[304, 304, 3]`.
     """
-    canvas = _Canvas(304, 304)
+    canvas = Canvas(304, 304)
     pivot, reach = (152.0, 144.0), 104.0
     canvas.ring(pivot, reach + 8, 1.5, FAINT)
     canvas.line((152, 32), (152, 42), 2, FAINT)
@@ -61,7 +61,7 @@ def draw_cartpole(position: float, angle: float, pole_length: float) -> Picture:
     Returns:
         uint8 `[224, 480, 3]`.
     """
-    canvas = _Canvas(480, 224)
+    canvas = Canvas(480, 224)
     metre, track = 82.0, 176.0
     middle = 240.0
     for end in (-2.4, 2.4):
@@ -80,7 +80,7 @@ def draw_cartpole(position: float, angle: float, pole_length: float) -> Picture:
     return canvas.picture()
 
 
-class _Canvas:
+class Canvas:
     """A picture in pixels of its final size; the origin is at the top left."""
 
     def __init__(self, width: int, height: int) -> None:

@@ -247,7 +247,7 @@ class MultiAgentVectorEnv:
             episode_cost=tally.costs,
         )
         ended = over | ~jnp.any(present & ~tally.gone)
-        return following, _by_group(observations, self.groups), record, infos, ended
+        return following, _by_group(observations, self.groups), record, dict(infos), ended
 
     def _living(self, state: EpisodeState) -> jax.Array:
         """`[A]` bool, who can act in a copy's state."""
@@ -284,7 +284,7 @@ class _GroupedObservations:
     def redraws(self) -> bool:
         return self.env.redraws
 
-    def reset(self, rng: jax.Array) -> tuple[PyTree, tuple[PyTree, ...], dict[str, Info]]:
+    def reset(self, rng: jax.Array) -> tuple[PyTree, tuple[PyTree, ...], Mapping[str, Info]]:
         state, observations, infos = self.env.reset(rng)
         return state, _by_group(observations, self.groups), infos
 
