@@ -7,6 +7,7 @@ from dressage.envs.adapters.brax import from_brax
 from dressage.envs.adapters.gymnasium import HostStep, HostTask, HostVectorEnv, from_gymnasium
 from dressage.envs.adapters.gymnasium_face import to_gymnasium_env
 from dressage.envs.adapters.gymnax import from_gymnax
+from dressage.envs.adapters.parallel_face import to_parallel_env
 from dressage.envs.checks import check_environment
 from dressage.envs.functional import BaseEnv, Environment, Step
 from dressage.envs.multi_agent import AgentStep, MultiAgentEnv, MultiAgentStep
@@ -40,6 +41,7 @@ __all__ = [
     "suite",
     "tasks",
     "to_gymnasium_env",
+    "to_parallel_env",
     "wrappers",
 ]
 

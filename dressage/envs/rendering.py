@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressage.envs.functional import BaseEnv, PyTree
+from dressage.envs.multi_agent import MultiAgentEnv
 from dressage.envs.wrappers.base import Wrapper
 from dressage.envs.wrappers.episodes import AutoReset
 from dressage.errors import EnvironmentContractError
@@ -19,12 +20,12 @@ class Drawable(Protocol):
         """Draw one state on the host, uint8 `[H, W, 3]`."""
 
 
-def can_render(env: BaseEnv) -> bool:
+def can_render(env: BaseEnv | MultiAgentEnv) -> bool:
     """Whether an environment, or the one inside its wrappers, can be drawn."""
     return isinstance(env, Drawable) or (isinstance(env, Wrapper | AutoReset) and can_render(env.env))
 
 
-def render(env: BaseEnv, state: PyTree) -> npt.NDArray[np.uint8]:
+def render(env: BaseEnv | MultiAgentEnv, state: PyTree) -> npt.NDArray[np.uint8]:
     """Draw one state of one environment.
 
     Args:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,16 @@ class Tally:
     returns: jax.Array
     lengths: jax.Array
     costs: jax.Array
+
+    @classmethod
+    def zeros(cls, number: int) -> Self:
+        """Return that of an episode's start for `number` agents."""
+        return cls(
+            gone=jnp.zeros(number, bool),
+            returns=jnp.zeros(number, jnp.float32),
+            lengths=jnp.zeros(number, jnp.int32),
+            costs=jnp.zeros(number, jnp.float32),
+        )
 
 
 @dataclass(frozen=True)
@@ -136,7 +146,7 @@ class MultiAgentVectorEnv:
         keys = jax.random.split(rng, self.num_envs)
         offsets = jnp.arange(self.num_envs, dtype=jnp.int32) * self.max_steps // self.num_envs
         state, observations = jax.vmap(self._begin)(keys, offsets)
-        alive = jax.vmap(self._living)(state)
+        alive = jax.vmap(partial(living, self.env, self._order))(state)
         return state, _agents_first(observations), self._grouped(alive.T)
 
     def step(self, state: EpisodeState, actions: Actions) -> tuple[EpisodeState, MultiAgentStep]:
@@ -167,7 +177,7 @@ class MultiAgentVectorEnv:
         state, observations = restart_ended(
             self._grouped_env, ended, state, finals, gather=not self.fixed_init
         )
-        record = replace(record, alive=jax.vmap(self._living)(state))
+        record = replace(record, alive=jax.vmap(partial(living, self.env, self._order))(state))
         parts = zip(
             _agents_first(observations),
             _agents_first(finals),
@@ -190,75 +200,25 @@ class MultiAgentVectorEnv:
         return tuple(name for names in self.groups for name in names)
 
     def _begin(self, key: jax.Array, offset: jax.Array) -> tuple[EpisodeState, tuple[PyTree, ...]]:
-        number = len(self._order)
-        tally = Tally(
-            gone=jnp.zeros(number, bool),
-            returns=jnp.zeros(number, jnp.float32),
-            lengths=jnp.zeros(number, jnp.int32),
-            costs=jnp.zeros(number, jnp.float32),
-        )
         state, observations, _ = begin_episodes(
             self._grouped_env,
             key,
             offset if self.offset_step else None,
             fixed_init=self.fixed_init,
-            sums=tally,
+            sums=Tally.zeros(len(self._order)),
         )
         return state, observations
 
     def _advance(
         self, state: EpisodeState, actions: tuple[PyTree, ...]
     ) -> tuple[EpisodeState, tuple[PyTree, ...], AgentStep, dict[str, Info], jax.Array]:
-        """Step one copy: state, final observations by group, the rest of all agents `[A]`, infos, end."""
-        before: Tally = state.sums
-        alive = self._living(state)
         chosen = {
             name: action
             for names, group in zip(self.groups, actions, strict=True)
             for name, action in split_agents(group, names).items()
         }
-        inner, observations, rewards, terminated, truncated, infos = self.env.step(state.inner, chosen)
-        length = state.length + 1
-        over = (length if state.offset is None else length + state.offset) >= self.max_steps
-        present = self._present(inner)
-        terminations = self._array(terminated, bool) & alive
-        # Whoever disappears without a flag was cut off, not finished.
-        truncations = (self._array(truncated, bool) | over | ~(present | terminations)) & alive
-        reward = jnp.where(alive, self._array(rewards, jnp.float32), 0.0)
-        cost = jnp.where(alive, self._array(_costs(infos), jnp.float32), 0.0)
-        tally = Tally(
-            before.gone | terminations | truncations,
-            before.returns + reward,
-            before.lengths + alive,
-            before.costs + cost,
-        )
-        following = replace(state, inner=inner, length=length, sums=tally)
-        record = AgentStep(
-            observation=None,
-            final_observation=None,
-            reward=reward,
-            cost=cost,
-            terminated=terminations,
-            truncated=truncations,
-            alive_before=alive,
-            alive=present,
-            episode_return=tally.returns,
-            episode_length=tally.lengths,
-            episode_cost=tally.costs,
-        )
-        ended = over | ~jnp.any(present & ~tally.gone)
-        return following, _by_group(observations, self.groups), record, dict(infos), ended
-
-    def _living(self, state: EpisodeState) -> jax.Array:
-        """`[A]` bool, who can act in a copy's state."""
-        tally: Tally = state.sums
-        return self._present(state.inner) & ~tally.gone
-
-    def _present(self, inner: PyTree) -> jax.Array:
-        return self._array(self.env.alive(inner), bool)
-
-    def _array(self, by_agent: Mapping[str, Number | Flag], dtype: Any) -> jax.Array:  # noqa: ANN401
-        return jnp.stack([jnp.asarray(by_agent[name], dtype).reshape(()) for name in self._order])
+        state, observations, record, infos, ended = advance_agents(self.env, self._order, state, chosen)
+        return state, _by_group(observations, self.groups), record, infos, ended
 
     def _grouped(self, stacked: Tree) -> tuple[Tree, ...]:
         """Cut `[A, ...]` of all agents at the groups."""
@@ -267,6 +227,62 @@ class MultiAgentVectorEnv:
             jax.tree.map(lambda leaf, end=end, names=names: leaf[end - len(names) : end], stacked)
             for names, end in zip(self.groups, ends, strict=True)
         )
+
+
+def advance_agents(
+    env: MultiAgentEnv, order: tuple[str, ...], state: EpisodeState, actions: Actions
+) -> tuple[EpisodeState, Mapping[str, PyTree], AgentStep, dict[str, Info], jax.Array]:
+    """Make one step of one copy and say who ended, without starting the next episode.
+
+    Args:
+        env: The environment.
+        order: All agents, in the order of the `[A]` arrays.
+        state: The copy's state; its `sums` are a `Tally`.
+        actions: One action for every agent.
+
+    Returns:
+        The state after the step, the observations by agent, the rest of every agent's record `[A]` (without
+        observations), the infos by agent, and whether the episode is over.
+    """
+    before: Tally = state.sums
+    array = partial(_array, order)
+    alive = living(env, order, state)
+    inner, observations, rewards, terminated, truncated, infos = env.step(state.inner, actions)
+    length = state.length + 1
+    over = (length if state.offset is None else length + state.offset) >= env.max_steps
+    present = array(env.alive(inner), bool)
+    terminations = array(terminated, bool) & alive
+    # Whoever disappears without a flag was cut off, not finished.
+    truncations = (array(truncated, bool) | over | ~(present | terminations)) & alive
+    reward = jnp.where(alive, array(rewards, jnp.float32), 0.0)
+    cost = jnp.where(alive, array(_costs(infos), jnp.float32), 0.0)
+    tally = Tally(
+        before.gone | terminations | truncations,
+        before.returns + reward,
+        before.lengths + alive,
+        before.costs + cost,
+    )
+    record = AgentStep(
+        observation=None,
+        final_observation=None,
+        reward=reward,
+        cost=cost,
+        terminated=terminations,
+        truncated=truncations,
+        alive_before=alive,
+        alive=present & ~tally.gone,
+        episode_return=tally.returns,
+        episode_length=tally.lengths,
+        episode_cost=tally.costs,
+    )
+    following = replace(state, inner=inner, length=length, sums=tally)
+    return following, observations, record, dict(infos), over | ~jnp.any(record.alive)
+
+
+def living(env: MultiAgentEnv, order: tuple[str, ...], state: EpisodeState) -> jax.Array:
+    """Return who can act in a copy's state, bool `[A]` in the given order of all agents."""
+    tally: Tally = state.sums
+    return _array(order, env.alive(state.inner), bool) & ~tally.gone
 
 
 @dataclass(frozen=True)
@@ -294,6 +310,10 @@ class _GroupedObservations:
 
 def _by_group(by_agent: Mapping[str, PyTree], groups: tuple[tuple[str, ...], ...]) -> tuple[PyTree, ...]:
     return tuple(stack_agents(by_agent, names) for names in groups)
+
+
+def _array(order: tuple[str, ...], by_agent: Mapping[str, Number | Flag], dtype: Any) -> jax.Array:  # noqa: ANN401
+    return jnp.stack([jnp.asarray(by_agent[name], dtype).reshape(()) for name in order])
 
 
 def _costs(infos: Mapping[str, Info]) -> dict[str, Number]:
