@@ -11,8 +11,15 @@ from dressage.ppo import Config, train
 SEEDS = 5
 
 
-COMMON = {"LR": 1e-3, "ANNEAL_LR": True, "NORMALIZE_ENV": True, "FIXED_INIT": False, "ENT_COEF": 0.0}
-CARTPOLE = COMMON | {"NUM_ENVS": 8, "NUM_STEPS": 125, "UPDATE_EPOCHS": 10}
+COMMON = {
+    "LR": 1e-3,
+    "ANNEAL_LR": True,
+    "NORMALIZE_ENV": True,
+    "FIXED_INIT": False,
+    "ENT_COEF": 0.0,
+    "UPDATE_EPOCHS": 10,
+}
+CARTPOLE = COMMON | {"NUM_ENVS": 8, "NUM_STEPS": 125}
 PENDULUM = COMMON | {"NUM_ENVS": 16, "NUM_STEPS": 125, "NUM_MINIBATCHES": 8, "GAMMA": 0.95, "SQUASH": False}
 
 
@@ -32,7 +39,6 @@ def test_cartpole_is_balanced_to_the_end_within_200_000_steps_by_every_seed():
 
 
 @pytest.mark.slow
-def test_pendulum_is_swung_up_within_500_000_steps():
-    returns = final_returns("pendulum", PENDULUM, 500_000)
-    assert returns.mean() > -200
-    assert returns.min() > -250  # one of 24 seeds measured -209
+def test_pendulum_is_swung_up_within_500_000_steps_by_every_seed():
+    # 24 other seeds ended between -186 and -124.
+    assert np.all(final_returns("pendulum", PENDULUM, 500_000) > -200)
