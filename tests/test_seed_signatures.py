@@ -26,6 +26,45 @@ SIGNATURES: dict[str, tuple[tuple[str, Any], ...]] = {
     "ppo.Config.EVAL_METRICS_HOST_CB": (("self", REQUIRED), ("metrics", REQUIRED)),
     "ppo.Policy.apply_actor": (("self", REQUIRED), ("norm_obs", REQUIRED), ("rng", None)),
     "ppo.Policy.get_action": (("self", REQUIRED), ("obs", REQUIRED), ("rng", None)),
+    "rl.base.PolicyAdapter.component_action_probs": (("self", REQUIRED), ("obs", REQUIRED)),
+    "rl.base.merge_configs": (("defaults", REQUIRED), ("overrides", REQUIRED)),
+    "rl.base.infer_agent_specs": (("env", REQUIRED),),
+    "rl.base.compute_gae": tuple(
+        (name, REQUIRED)
+        for name in (
+            "rewards",
+            "bootstrap_dones",
+            "episode_ends",
+            "values",
+            "next_values",
+            "gamma",
+            "gae_lambda",
+        )
+    ),
+    "rl.base.normalize_advantages": (("advantages", REQUIRED),),
+    "rl.base.num_optimizer_steps_for_timesteps": tuple(
+        (name, REQUIRED)
+        for name in ("timesteps", "rollout_length", "learning_epochs", "requested_mini_batches")
+    ),
+    "rl.base.EpisodicCostTracker": (
+        ("gamma", 1.0),
+        ("initial_return", 0.0),
+        ("running_return", 0.0),
+        ("running_mass", 0.0),
+        ("discount", 1.0),
+        ("last_return", None),
+        ("last_scale", 1.0),
+    ),
+    "rl.base.PolicyAdapter": (
+        ("agent_id", REQUIRED),
+        ("params", REQUIRED),
+        ("apply_fn", REQUIRED),
+        ("obs_dim", REQUIRED),
+        ("action_kind", "discrete"),
+        ("action_nvec", ()),
+        ("action_shape", ()),
+        ("action_start", ()),
+    ),
 }
 
 # The options of PPO in order, with the defaults that the original ships (its document prints names alone).
@@ -71,6 +110,16 @@ FIELDS: dict[str, tuple[str, ...]] = {
         "state_independent_std",
     ),
     "ppo.RunnerState": ("train_state", "env_state", "last_obs", "rng"),
+    "rl.base.AgentSpec": (
+        "agent_id",
+        "obs_dim",
+        "action_dim",
+        "action_kind",
+        "action_nvec",
+        "action_shape",
+        "action_start",
+    ),
+    "rl.base.TrainResult": ("history", "metrics", "policies", "agent_states"),
 }
 
 PROPERTIES = ("ppo.PPOResult.obs_scaling", "ppo.PPOResult.act_scaling", "ppo.PPOResult.policy")

@@ -4,23 +4,28 @@ from collections.abc import Mapping
 from typing import Any
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    # Found by training 5 to 8 seeds of a handful of settings each; all seeds end at 500.
+    # 24 of 24 seeds end at 500.
     "cartpole": {
         "LR": 1e-3,
-        "NUM_ENVS": 32,
-        "NUM_STEPS": 32,
+        "NUM_ENVS": 16,
+        "NUM_STEPS": 125,
         "TOTAL_TIMESTEPS": 200_000,
         "UPDATE_EPOCHS": 8,
-        "GAMMA": 0.98,
-        "GAE_LAMBDA": 0.8,
-        "ENT_COEF": 0.0,
+        "NUM_MINIBATCHES": 8,
         "ANNEAL_LR": True,
+        "NORMALIZE_ENV": True,
         "FIXED_INIT": False,
     },
-    # Without scaled observations and rewards it hardly learns; all seeds end above -200.
+    # Without scaled observations and rewards it hardly learns. 16 seeds: mean -165, worst -201.
     "pendulum": {
         "LR": 1e-3,
+        "NUM_ENVS": 16,
+        "NUM_STEPS": 125,
         "TOTAL_TIMESTEPS": 500_000,
+        "UPDATE_EPOCHS": 10,
+        "NUM_MINIBATCHES": 8,
+        "GAMMA": 0.95,
+        "ENT_COEF": 0.0,
         "ANNEAL_LR": True,
         "NORMALIZE_ENV": True,
         "FIXED_INIT": False,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dressage.learning.shuffle import permutation
+from dressage.learning.shuffle import permutations
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def minibatch_indices(key: Array, samples: int, epochs: int, minibatches: int) -
         row is padding.
     """
     parts = min(minibatches, samples)
-    orders = jax.vmap(lambda epoch_key: permutation(epoch_key, samples))(jax.random.split(key, epochs))
+    orders = permutations(key, epochs, samples)
     if samples % parts == 0:
         return orders.reshape(epochs * parts, samples // parts), None
     bounds = np.arange(parts + 1) * samples // parts

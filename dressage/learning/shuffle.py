@@ -19,23 +19,30 @@ SMALL_SIZE, SMALL_SIZE_ROUNDS = 64, 12
 
 
 def permutation(key: Array, size: int) -> Array:
-    """Return a pseudo-random permutation of `0 ... size - 1`.
+    """Return one pseudo-random permutation of `0 ... size - 1`, `[size]` int32; see `permutations`."""
+    return permutations(key, 1, size)[0]
 
-    Each element is uniform at each position to the accuracy of a 32-bit mixing function. For `size` beyond a
+
+def permutations(key: Array, count: int, size: int) -> Array:
+    """Return pseudo-random permutations of `0 ... size - 1`.
+
+    Each element is uniform at each position to the accuracy of a 16-bit mixing function. For `size` beyond a
     few the permutations reached are a vanishing part of all `size!`, as with any seeded generator.
 
     Args:
         key: A JAX random key.
+        count: Number of permutations.
         size: Number of elements, 1 to 2**31 - 1.
 
     Returns:
-        `[size]` int32.
+        `[count, size]` int32.
     """
     left_size = math.isqrt(size - 1) + 1
     right_size = -(-size // left_size)
     rounds = SMALL_SIZE_ROUNDS if size < SMALL_SIZE else ROUNDS
-    round_keys = jax.random.bits(key, (rounds,), jnp.uint32)
-    numbers = _feistel(jnp.arange(size, dtype=jnp.uint32), round_keys, left_size, right_size)
+    round_keys = jax.random.bits(key, (rounds, count, 1), jnp.uint32)
+    numbers = jnp.broadcast_to(jnp.arange(size, dtype=jnp.uint32), (count, size))
+    numbers = _feistel(numbers, round_keys, left_size, right_size)
     if left_size * right_size == size:
         return numbers.astype(jnp.int32)
 
@@ -49,9 +56,15 @@ def _feistel(numbers: Array, round_keys: Array, left_size: int, right_size: int)
     """Apply a bijection of `0 ... left_size * right_size - 1`; each round adds a hash of the other half."""
     left, right = numbers // right_size, numbers % right_size
     for index in range(0, round_keys.shape[0], 2):
-        left = (left + _hash(right, round_keys[index]) % left_size) % left_size
-        right = (right + _hash(left, round_keys[index + 1]) % right_size) % right_size
+        left = _add(left, _hash(right, round_keys[index]), left_size)
+        right = _add(right, _hash(left, round_keys[index + 1]), right_size)
     return left * right_size + right
+
+
+def _add(half: Array, mixed: Array, size: int) -> Array:
+    """Add a hash scaled to `0 ... size - 1`, modulo `size`; no division, since `size` is below 2**16."""
+    total = half + (((mixed >> 16) * jnp.uint32(size)) >> 16)
+    return jnp.where(total >= size, total - jnp.uint32(size), total)
 
 
 def _hash(numbers: Array, key: Array) -> Array:

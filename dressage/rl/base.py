@@ -221,15 +221,20 @@ class PolicyAdapter:
         return outputs, None
 
     def _features(self, obs: Any) -> Array:  # noqa: ANN401
-        if self.observation_space is not None and not _is_flat(obs, self.obs_dim):
-            return observation_layout(self.agent_id, self.observation_space).flatten(obs)
-        features = jnp.asarray(obs, jnp.float32)
-        if features.shape[-1:] != (self.obs_dim,):
+        tree = isinstance(obs, dict | tuple)
+        if self.observation_space is not None:
+            layout = observation_layout(self.agent_id, self.observation_space)
+            rank = len(layout.shape)
+            in_own_shape = not tree and np.shape(obs)[max(0, np.ndim(obs) - rank) :] == layout.shape
+            categories = bool(layout.nvec) and not tree and np.issubdtype(np.asarray(obs).dtype, np.integer)
+            if tree or categories or (in_own_shape and (rank > 0 or np.ndim(obs) == 0)):
+                return layout.flatten(obs)
+        if tree or np.shape(obs)[-1:] != (self.obs_dim,):
             raise ValueError(
                 f"The policy of agent {self.agent_id!r} takes observations of length {self.obs_dim}, "
-                f"got shape {features.shape}."
+                f"got {'a tree' if tree else f'shape {np.shape(obs)}'}."
             )
-        return features
+        return jnp.asarray(obs, jnp.float32)
 
     def _head(self) -> PolicyHead:
         return PolicyHead(self._spec(), self.squash)
@@ -278,10 +283,6 @@ def without_mask(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
         return space
     rest = {name: part for name, part in space.spaces.items() if name != ACTION_MASK}
     return next(iter(rest.values())) if len(rest) == 1 else gymnasium.spaces.Dict(rest)
-
-
-def _is_flat(obs: Any, obs_dim: int) -> bool:  # noqa: ANN401
-    return not isinstance(obs, dict | tuple) and np.ndim(obs) > 0 and np.shape(obs)[-1] == obs_dim
 
 
 def _cast(action: Any, space: gymnasium.Space[Any]) -> Any:  # noqa: ANN401
