@@ -7,7 +7,10 @@ from dressage.envs.adapters.brax import from_brax
 from dressage.envs.adapters.gymnasium import HostStep, HostTask, HostVectorEnv, from_gymnasium
 from dressage.envs.adapters.gymnasium_face import to_gymnasium_env
 from dressage.envs.adapters.gymnax import from_gymnax
+from dressage.envs.adapters.jaxmarl import from_jaxmarl
 from dressage.envs.adapters.parallel_face import to_parallel_env
+from dressage.envs.adapters.pettingzoo import ParallelTask, from_parallel_env
+from dressage.envs.adapters.tuple_space import from_tuple_space
 from dressage.envs.checks import check_environment
 from dressage.envs.functional import BaseEnv, Environment, Step
 from dressage.envs.multi_agent import AgentStep, MultiAgentEnv, MultiAgentStep
@@ -26,6 +29,7 @@ __all__ = [
     "MultiAgentEnv",
     "MultiAgentStep",
     "MultiAgentVectorEnv",
+    "ParallelTask",
     "Step",
     "VectorEnv",
     "adapters",
@@ -34,6 +38,9 @@ __all__ = [
     "from_brax",
     "from_gymnasium",
     "from_gymnax",
+    "from_jaxmarl",
+    "from_parallel_env",
+    "from_tuple_space",
     "make",
     "registry",
     "render",
@@ -50,12 +57,13 @@ def make(name: str, **options: Any) -> Task:  # noqa: ANN401 (each task declares
     """Make a task by name.
 
     Args:
-        name: One of `tasks()`, or `gymnax:NAME`, `brax:NAME`, `gymnasium:ID`, `python:module:function`.
+        name: One of `tasks()`, or `prefix:rest` with one of `PREFIXES`, for example `gymnax:Catch-bsuite`.
         **options: The task's own options, for example `make("pendulum", gravity=9.81, max_steps=100)`. They
             are open here because every task has others; the task refuses those that it does not know.
 
     Returns:
-        A functional environment; for `gymnasium:` a `HostTask`.
+        A functional environment, a `BaseEnv` or a `MultiAgentEnv`; for `gymnasium:` a `HostTask`, for
+        `pettingzoo:`, `lbforaging:` and `rware:` a `ParallelTask`.
 
     Raises:
         ConfigError: If the name or an option is unknown, or a value is out of its range.

@@ -6,12 +6,16 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dressage.config import Option, check_names, nearest_name, suggest
 from dressage.envs.adapters.brax import from_brax
 from dressage.envs.adapters.gymnax import from_gymnax
+from dressage.envs.adapters.jaxmarl import from_jaxmarl
+from dressage.envs.adapters.pettingzoo import ParallelTask, from_parallel_env
+from dressage.envs.adapters.tuple_space import from_tuple_space
 from dressage.envs.functional import BaseEnv
 from dressage.envs.multi_agent import MultiAgentEnv
 from dressage.envs.suite import budget_bandit, cartpole, corridor, coupled_budget, pendulum, safe_spread
@@ -20,7 +24,7 @@ from dressage.errors import ConfigError
 if TYPE_CHECKING:
     from dressage.envs.adapters.gymnasium import HostTask
 
-Task: TypeAlias = "BaseEnv | MultiAgentEnv | HostTask"
+Task: TypeAlias = "BaseEnv | MultiAgentEnv | HostTask | ParallelTask"
 SingleAgentTask: TypeAlias = "BaseEnv | HostTask"
 Options: TypeAlias = Mapping[str, Any]
 
@@ -65,7 +69,11 @@ PREFIXES = {
     "brax": "A Brax environment by name, for example brax:ant (extra: envs).",
     "gymnasium": "A Gymnasium environment by id, stepped on the host, for example gymnasium:Acrobot-v1.",
     "gymnax": "A gymnax environment by name, for example gymnax:Catch-bsuite (extra: envs).",
+    "jaxmarl": "A JaxMARL environment by name, for example jaxmarl:MPE_simple_spread_v3 (extra: envs).",
+    "lbforaging": "Level-based foraging by id, for example lbforaging:Foraging-8x8-2p-1f-v3 (extra: envs).",
+    "pettingzoo": "A module with a parallel_env, for example pettingzoo:mpe2.simple_spread_v3 (extra: envs).",
     "python": "Your own: python:module:function calls a function that returns a BaseEnv or MultiAgentEnv.",
+    "rware": "A robotic warehouse by id, for example rware:rware-tiny-2ag-v2 (extra: envs).",
 }
 
 
@@ -82,7 +90,8 @@ def make_task(name: str, options: Options) -> Task:
         options: The task's options by name.
 
     Returns:
-        A functional environment; for `gymnasium:` a `HostTask`.
+        A functional environment; for `gymnasium:` a `HostTask`, for `pettingzoo:`, `lbforaging:` and `rware:`
+        a `ParallelTask`.
 
     Raises:
         ConfigError: If the name or an option is unknown, or a value is out of its range.
@@ -95,7 +104,11 @@ def make_task(name: str, options: Options) -> Task:
         "brax": _brax,
         "gymnasium": _gymnasium,
         "gymnax": _gymnax,
+        "jaxmarl": _jaxmarl,
+        "lbforaging": partial(_tuple_space, "lbforaging"),
+        "pettingzoo": from_parallel_env,
         "python": _python,
+        "rware": partial(_tuple_space, "rware"),
     }
     if not colon or not rest or prefix not in makers:
         raise ConfigError(_unknown(name, prefix, with_rest=bool(colon and rest)))
@@ -109,8 +122,8 @@ def single_agent_task(name: str) -> SingleAgentTask:
         ConfigError: If it has many agents.
     """
     task = make_task(name, {})
-    if isinstance(task, MultiAgentEnv):
-        raise ConfigError(f"{name} has many agents, {', '.join(task.possible_agents)}; ppo trains one.")
+    if isinstance(task, MultiAgentEnv | ParallelTask):
+        raise ConfigError(f"{name} has many agents; ppo trains one.")
     return task
 
 
@@ -132,6 +145,16 @@ def _gymnax(name: str, options: Options) -> BaseEnv:
     check_names(options, ["max_steps", *known], f"gymnax:{name}")
     changed = {key: value for key, value in options.items() if key != "max_steps"}
     return from_gymnax(env.env, env.params.replace(**changed), max_steps=options.get("max_steps"))
+
+
+def _jaxmarl(name: str, options: Options) -> MultiAgentEnv:
+    rest = {key: value for key, value in options.items() if key != "max_steps"}
+    return from_jaxmarl(name, rest, max_steps=options.get("max_steps"))
+
+
+def _tuple_space(package: str, env_id: str, options: Options) -> ParallelTask:
+    rest = {key: value for key, value in options.items() if key != "max_steps"}
+    return from_tuple_space(f"{package}:{env_id}", rest, max_steps=options.get("max_steps"))
 
 
 def _gymnasium(name: str, options: Options) -> "HostTask":
