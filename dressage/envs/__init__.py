@@ -14,6 +14,7 @@ from dressage.envs.adapters.tuple_space import from_tuple_space
 from dressage.envs.checks import check_environment
 from dressage.envs.functional import BaseEnv, Environment, Step
 from dressage.envs.multi_agent import AgentStep, MultiAgentEnv, MultiAgentStep
+from dressage.envs.multi_agent_checks import check_multi_agent_environment
 from dressage.envs.registry import PREFIXES, Task, tasks
 from dressage.envs.rendering import can_render, render
 from dressage.envs.wrappers import MultiAgentVectorEnv, VectorEnv
@@ -35,6 +36,7 @@ __all__ = [
     "adapters",
     "can_render",
     "check_environment",
+    "check_multi_agent_environment",
     "from_brax",
     "from_gymnasium",
     "from_gymnax",

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from dressage.config import whole_number
 from dressage.envs.functional import FINAL_OBSERVATION, BaseEnv, PyTree
+from dressage.envs.multi_agent import MultiAgentEnv
 from dressage.envs.spaces import Space, as_space, size
 from dressage.errors import EnvironmentContractError, UnsupportedSpaceError
 
@@ -31,27 +32,30 @@ def check_environment(env: BaseEnv) -> tuple[Space, Space]:
     if not isinstance(env, BaseEnv):
         raise EnvironmentContractError(f"An environment must derive from BaseEnv, got {type(env).__name__}.")
     name = type(env).__name__
-    _check_max_steps(env, name)
+    check_max_steps(env, name)
     key = jax.eval_shape(lambda: jax.random.key(0))
-    started = _items(jax.eval_shape(env.reset, key), ("state", "observation", "info"), f"{name}.reset")
+    started = returned_items(
+        jax.eval_shape(env.reset, key), ("state", "observation", "info"), f"{name}.reset"
+    )
     state = started["state"]
-    observation_space = _space(env.observation_space, state, f"{name}.observation_space")
-    action_space = _space(env.action_space, state, f"{name}.action_space")
-    _check_observation(started["observation"], observation_space, f"{name}.reset")
+    observation_space = check_space(env.observation_space, state, f"{name}.observation_space")
+    action_space = check_space(env.action_space, state, f"{name}.action_space")
+    check_observation(started["observation"], observation_space, f"{name}.reset")
     action = jax.eval_shape(lambda: jnp.zeros(action_space.shape, action_space.dtype))
     names = ("state", "observation", "reward", "terminated", "truncated", "info")
-    stepped = _items(jax.eval_shape(env.step, state, action), names, f"{name}.step")
-    _check_state(state, stepped["state"], name)
-    _check_observation(stepped["observation"], observation_space, f"{name}.step")
-    _check_scalar(stepped["reward"], "reward", f"{name}.step")
-    _check_scalar(stepped["terminated"], "terminated", f"{name}.step")
-    _check_scalar(stepped["truncated"], "truncated", f"{name}.step")
+    stepped = returned_items(jax.eval_shape(env.step, state, action), names, f"{name}.step")
+    check_state(state, stepped["state"], name)
+    check_observation(stepped["observation"], observation_space, f"{name}.step")
+    check_scalar(stepped["reward"], "reward", f"{name}.step", real=True)
+    check_scalar(stepped["terminated"], "terminated", f"{name}.step", real=False)
+    check_scalar(stepped["truncated"], "truncated", f"{name}.step", real=False)
     if env.resets_itself:
         _check_final_observation(stepped["info"], observation_space, f"{name}.step")
     return observation_space, action_space
 
 
-def _check_max_steps(env: BaseEnv, name: str) -> None:
+def check_max_steps(env: BaseEnv | MultiAgentEnv, name: str) -> None:
+    """Refuse a time limit that is no positive integer."""
     given = getattr(env, "max_steps", None)
     number = whole_number(given)
     if number is None or number < 1:
@@ -60,19 +64,21 @@ def _check_max_steps(env: BaseEnv, name: str) -> None:
         )
 
 
-def _items(returned: Any, names: tuple[str, ...], place: str) -> dict[str, PyTree]:  # noqa: ANN401
+def returned_items(returned: Any, names: tuple[str, ...], place: str) -> dict[str, PyTree]:  # noqa: ANN401
+    """Name the items of the tuple that `reset` or `step` returned; refuse anything else."""
     if not isinstance(returned, tuple) or len(returned) != len(names):
         came = f"{len(returned)} items" if isinstance(returned, tuple) else f"a {type(returned).__name__}"
         raise EnvironmentContractError(f"{place} must return ({', '.join(names)}), got {came}.")
     items = dict(zip(names, returned, strict=True))
-    if not isinstance(items["info"], dict):
+    if not isinstance(items[names[-1]], dict):
         raise EnvironmentContractError(
-            f"{place} must return a dict as info, got {type(items['info']).__name__}."
+            f"{place} must return a dict as {names[-1]}, got {type(items[names[-1]]).__name__}."
         )
     return items
 
 
-def _space(space_of: Any, state: PyTree, place: str) -> Space:  # noqa: ANN401
+def check_space(space_of: Any, state: PyTree, place: str) -> Space:  # noqa: ANN401
+    """Return the space that a function of the state gives; refuse one that is not supported, or empty."""
     found: list[Space] = []
 
     def trace(state: PyTree) -> Space:
@@ -88,7 +94,8 @@ def _space(space_of: Any, state: PyTree, place: str) -> Space:  # noqa: ANN401
     return found[0]
 
 
-def _check_observation(observation: PyTree, space: Space, place: str) -> None:
+def check_observation(observation: PyTree, space: Space, place: str) -> None:
+    """Refuse an observation whose shape or dtype is not its space's."""
     if not isinstance(observation, jax.ShapeDtypeStruct):
         raise EnvironmentContractError(
             f"{place} must return an observation in {space!r}, got a {type(observation).__name__}."
@@ -103,7 +110,8 @@ def _check_observation(observation: PyTree, space: Space, place: str) -> None:
         )
 
 
-def _check_state(before: PyTree, after: PyTree, name: str) -> None:
+def check_state(before: PyTree, after: PyTree, name: str) -> None:
+    """Refuse a state that a step changes in structure, shape or dtype."""
     expected, got = str(jax.tree.structure(before)), str(jax.tree.structure(after))
     if expected != got:
         raise EnvironmentContractError(
@@ -123,8 +131,8 @@ def _described(leaf: jax.ShapeDtypeStruct) -> str:
     return f"{leaf.dtype}{list(leaf.shape)}"
 
 
-def _check_scalar(value: Any, field: str, place: str) -> None:  # noqa: ANN401
-    real = field == "reward"
+def check_scalar(value: Any, field: str, place: str, *, real: bool) -> None:  # noqa: ANN401
+    """Refuse what is no scalar: a real one, or else a boolean one."""
     shape = getattr(value, "shape", None)
     fits = shape == () and (
         jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer)
@@ -143,4 +151,4 @@ def _check_final_observation(info: dict[str, PyTree], space: Space, place: str) 
             f"{place} resets itself, so it must keep what the action led to in info[{FINAL_OBSERVATION!r}]; "
             f"info has {sorted(info)}."
         )
-    _check_observation(info[FINAL_OBSERVATION], space, f"{place} info[{FINAL_OBSERVATION!r}]")
+    check_observation(info[FINAL_OBSERVATION], space, f"{place} info[{FINAL_OBSERVATION!r}]")
