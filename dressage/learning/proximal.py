@@ -271,7 +271,7 @@ class ProximalLearner(struct.PyTreeNode):
             distribution = self.head.distribution(outputs, mask)
             return distribution.log_prob(action), distribution.entropy()
 
-        columns = jax.tree.map(jnp.transpose, outputs)
+        columns = jax.tree.map(lambda leaf: lax.optimization_barrier(leaf.T), outputs)
         log_probs, entropies = jax.vmap(evaluate, in_axes=(1, 0, 0))(
             columns, batch.action_mask, batch.actions
         )
