@@ -271,7 +271,10 @@ class ProximalLearner(struct.PyTreeNode):
             distribution = self.head.distribution(outputs, mask)
             return distribution.log_prob(action), distribution.entropy()
 
-        columns = jax.tree.map(lambda leaf: lax.optimization_barrier(leaf.T), outputs)
+        values, log_std = outputs
+        # The barrier hands the head's gradient to the network in columns too. Spreads stay outside of it: where
+        # they are one parameter for all samples, XLA then takes their exponential once.
+        columns = (lax.optimization_barrier(values.T), None if log_std is None else log_std.T)
         log_probs, entropies = jax.vmap(evaluate, in_axes=(1, 0, 0))(
             columns, batch.action_mask, batch.actions
         )
