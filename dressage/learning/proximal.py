@@ -272,7 +272,7 @@ class ProximalLearner(struct.PyTreeNode):
             return distribution.log_prob(action), distribution.entropy()
 
         values, log_std = outputs
-        # The barrier hands the head's gradient to the network in columns too. Spreads stay outside of it: where
+        # The barrier hands the head its gradient in columns too. Spreads stay outside of it: where
         # they are one parameter for all samples, XLA then takes their exponential once.
         columns = (lax.optimization_barrier(values.T), None if log_std is None else log_std.T)
         log_probs, entropies = jax.vmap(evaluate, in_axes=(1, 0, 0))(
