@@ -12,6 +12,7 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -29,6 +30,8 @@ from dressage.learning.minibatches import Packing, minibatch_indices
 from dressage.learning.proximal import Batch, Optimisation, ProximalLearner
 from dressage.learning.records import AgentState, Experience
 from dressage.learning.targets import advantage_targets
+from dressage.learning.values import following_values, rollout_values
+from dressage.networks import apply_value
 from dressage.ppo.session import Session
 
 Record = dict[str, Any]
@@ -149,9 +152,9 @@ def _learning_stages(
 def _values(learner: ProximalLearner, agent: AgentState, rollout: Experience) -> tuple[Array, Array]:
     features = learner.normalized(agent, rollout.observed.features)
     final_features = learner.normalized(agent, rollout.outcome.final_features)
-    values: Array = learner.network.apply(agent.params, features, method="value")
-    next_values: Array = learner.network.apply(agent.params, final_features, method="value")
-    return values, next_values
+    critic = partial(apply_value, learner.network, agent.params)
+    values = rollout_values(critic, features)
+    return values, following_values(critic, values, final_features, rollout.outcome)
 
 
 def _targets(learner: ProximalLearner, rollout: Experience, values: Array, next_values: Array) -> Any:  # noqa: ANN401
