@@ -107,7 +107,7 @@ def test_an_agent_sees_the_others_in_order():
 def test_the_corridors_agents_leave_at_different_steps_and_all_within_its_longest_episode():
     vector = MultiAgentVectorEnv(make("corridor"), 64)
     actions = jax.random.randint(jax.random.key(1), (40, 3, 64), 0, 3)
-    state, _, _ = vector.reset_groups(jax.random.key(0))
+    state, _, _ = jax.jit(vector.reset_groups)(jax.random.key(0))
     _, steps = jax.jit(lambda s, a: jax.lax.scan(lambda s, a: vector.step_groups(s, (a,)), s, a))(
         state, actions
     )
@@ -202,7 +202,7 @@ def test_a_face_and_a_vector_of_one_copy_tell_the_same():
     observations, _ = face.reset(seed=3)
     assert face.agents == ["ann", "bob", "cat"]  # dan appears after the first step
     vector = MultiAgentVectorEnv(env, 1)
-    state, _ = vector.reset(jax.random.key(0))
+    state, _ = jax.jit(vector.reset)(jax.random.key(0))
     # The same episode: the face's own state, with a copy axis.
     state = jax.tree.map(lambda leaf: leaf[None], face._state)
     step = jax.jit(vector.step)

@@ -96,7 +96,7 @@ def test_agents_with_equal_spaces_form_a_group():
     assert vector.groups == (("ann", "bob"), ("cat",), ("dan",))
     assert vector.possible_agents == AGENTS and vector.max_steps == 5
     assert vector.observation_space("dan") == Box(-np.inf, np.inf, (2,)).to_gymnasium()
-    state, observations, alive = vector.reset_groups(jax.random.key(0))
+    state, observations, alive = jax.jit(vector.reset_groups)(jax.random.key(0))
     assert [seen.shape for seen in observations] == [(2, 2, 3), (1, 2, 3), (1, 2, 2)]
     assert [one.tolist() for one in alive] == [[[True, True]] * 2, [[True, True]], [[False, False]]]
     actions = jnp.zeros((2, 2), int), jnp.zeros((1, 2, 2), int), jnp.zeros((1, 2), int)
@@ -118,7 +118,7 @@ def test_the_actions_of_the_dead_change_nothing():
     vector, key = MultiAgentVectorEnv(make("corridor"), 3), jax.random.key(0)
     state, _ = vector.reset(key)
     step = jax.jit(vector.step)
-    other = state
+    other, dead = state, []
     for t in range(12):
         forward = dict.fromkeys(vector.possible_agents, jnp.full(3, 2))
         living = jax.vmap(vector.env.alive)(other.inner)
@@ -126,6 +126,8 @@ def test_the_actions_of_the_dead_change_nothing():
         state, plain = step(state, forward)
         other, shaken = step(other, noisy)
         jax.tree.map(np.testing.assert_array_equal, plain, shaken)
+        dead.append(not living["agent_0"].all())
+    assert any(dead)
 
 
 def test_copies_start_from_different_states_and_fixed_starts_are_reused():
@@ -166,7 +168,7 @@ def test_a_large_vector_that_restarts_a_handful_equals_its_copies_alone():
 
 def test_no_reset_is_computed_in_a_step_in_which_nothing_ended():
     vector = MultiAgentVectorEnv(make("safe_spread"), 4)
-    state, _ = vector.reset(jax.random.key(0))
+    state, _ = jax.jit(vector.reset)(jax.random.key(0))
     actions = dict.fromkeys(vector.possible_agents, jnp.zeros(4, jnp.int32))
     jaxpr = jax.make_jaxpr(vector.step)(state, actions).jaxpr
     outside = {equation.primitive.name for equation in jaxpr.eqns}
@@ -177,7 +179,7 @@ def test_no_reset_is_computed_in_a_step_in_which_nothing_ended():
 
 def test_a_reset_state_can_be_donated():
     vector = MultiAgentVectorEnv(make("safe_spread"), 2, fixed_init=True)
-    state, _ = vector.reset(jax.random.key(0))
+    state, _ = jax.jit(vector.reset)(jax.random.key(0))
     assert state.rng is None
     actions = dict.fromkeys(vector.possible_agents, jnp.zeros(2, jnp.int32))
     state, _ = jax.jit(vector.step, donate_argnums=0)(state, actions)

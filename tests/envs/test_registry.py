@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from dressage import envs
-from dressage.envs import PREFIXES, BaseEnv, make, tasks
-from dressage.envs.registry import SHIPPED
+from dressage.envs import PREFIXES, BaseEnv, MultiAgentEnv, make, tasks
+from dressage.envs.registry import SHIPPED, single_agent_task
 from dressage.errors import ConfigError
 
 
@@ -14,13 +14,21 @@ from dressage.errors import ConfigError
 def test_every_shipped_task_is_made_with_its_declared_defaults(name):
     env = make(name)
     declared = {option.name: option.default for option in SHIPPED[name].options}
-    assert isinstance(env, BaseEnv)
+    assert isinstance(env, BaseEnv | MultiAgentEnv)
     assert vars(env) == declared == vars(make(name, **declared))
 
 
 def test_the_names_of_the_suite_and_the_prefixes_are_listed():
-    assert tasks() == ("cartpole", "pendulum")
-    assert set(PREFIXES) == {"brax", "gymnasium", "gymnax", "python"}
+    assert tasks() == (
+        "budget_bandit",
+        "cartpole",
+        "corridor",
+        "coupled_budget",
+        "pendulum",
+        "safe_spread",
+    )
+    host = {"gymnasium", "lbforaging", "pettingzoo", "rware"}
+    assert set(PREFIXES) == {"brax", "gymnax", "jaxmarl", "python", *host}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +39,7 @@ def test_the_names_of_the_suite_and_the_prefixes_are_listed():
         ("gymnasum:CartPole-v1", "Did you mean 'gymnasium:CartPole-v1'"),
         (
             "zzz",
-            "There is no task 'zzz'. Tasks: cartpole, pendulum, or brax:…, gymnasium:…, gymnax:…, python:…",
+            "There is no task 'zzz'. Tasks: budget_bandit, cartpole, .*, or brax:…, gymnasium:…, gymnax:…",
         ),
         ("gymnax:", "There is no task 'gymnax:'."),
         ("", "There is no task ''."),
@@ -41,7 +49,10 @@ def test_the_names_of_the_suite_and_the_prefixes_are_listed():
         ("python:math:sine", "the module 'math' has no function 'sine'. Did you mean 'sin'"),
         ("python:math:pi", "the module 'math' has no function 'pi'"),
         ("python:no_such_module:f", "importing 'no_such_module' failed with ModuleNotFoundError: No module"),
-        ("python:builtins:dict", "python:builtins:dict must return a dressage.envs.BaseEnv, got dict"),
+        (
+            "python:builtins:dict",
+            "python:builtins:dict must return a dressage.envs.BaseEnv or MultiAgentEnv, got dict",
+        ),
     ],
 )
 def test_an_unknown_name_is_refused_with_what_is_near(name, match):
@@ -54,6 +65,8 @@ def test_an_unknown_name_is_refused_with_what_is_near(name, match):
     [
         ("pendulum", {"gravty": 1}, "pendulum has no option 'gravty'. Did you mean 'gravity'"),
         ("pendulum", {"gravity": -1.0}, "pendulum option 'gravity' must be a finite number >= 0, got -1.0"),
+        ("safe_spread", {"num_agent": 2}, "safe_spread has no option 'num_agent'. Did you mean 'num_agents'"),
+        ("safe_spread", {"local_ratio": 2}, "'local_ratio' must be a finite number >= 0 and <= 1, got 2"),
         ("cartpole", {"max_steps": 2.5}, "cartpole option 'max_steps' must be an integer >= 1, got 2.5"),
         (
             "gymnax:CartPole-v1",
@@ -68,6 +81,13 @@ def test_an_unknown_name_is_refused_with_what_is_near(name, match):
 def test_a_wrong_option_is_refused_by_name(name, options, match):
     with pytest.raises(ConfigError, match=match):
         make(name, **options)
+
+
+def test_a_task_of_many_agents_is_refused_where_one_is_trained():
+    for name in ("safe_spread", "pettingzoo:mpe2.simple_spread_v3"):
+        with pytest.raises(ConfigError, match=f"{name} has many agents; ppo trains one"):
+            single_agent_task(name)
+    assert single_agent_task("cartpole") == make("cartpole")
 
 
 OWN = """

@@ -176,7 +176,7 @@ def from_jaxmarl(
 
 
 def _import_jaxmarl() -> ModuleType:
-    if "jaxmarl" in sys.modules:
+    if sys.modules.get("jaxmarl"):
         return sys.modules["jaxmarl"]
     # While it is imported it prints, which would spoil output that others read, and puts Python's own
     # streams back in the place of whatever had taken it.
