@@ -8,8 +8,8 @@ from jax.typing import ArrayLike
 from dressage.equations.precision import as_float
 from dressage.errors import ConfigError
 
-# Environments write "no bound" as float32's largest number (3.4028e38) as often as infinity, and some as 3.4e38,
-# which float32 rounds down.
+# Environments write "no bound" as float32's largest number (3.4028e38) as often as infinity, and some as
+# 3.4e38, which float32 rounds down.
 UNBOUNDED = 3.399e38
 
 
