@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # A second training gets a folder of its own.
 RUN ?= $(if $(wildcard runs/pendulum),runs/pendulum-$(shell date +%Y%m%d-%H%M%S),runs/pendulum)
-PYTEST_WORKERS ?= 0
+PYTEST_WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 # Most of a fast test's time is compilation of programs that run once: a third less without optimisation.
 UNOPTIMISED := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
