@@ -21,6 +21,10 @@ def config(
     from dressage.cli.presets import preset_of
     from dressage.ppo import OPTIONS
 
+    if task:
+        from dressage.envs import make
+
+        make(task)  # Refuses a misspelled task, with the nearest one.
     preset = preset_of(task) if task else {}
     if as_json:
         print_json(OPTIONS, preset)

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dressage import ppo
 from dressage.cli.trainable import Trainable
@@ -57,7 +58,7 @@ def show_results(console: Console, folder: RunFolder) -> None:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in _result_lines(found):
-        table.add_row(name, text)
+        table.add_row(name, Text(text))  # Not markup: package extras stand in brackets.
     console.print()
     console.print(table, highlight=False)
 

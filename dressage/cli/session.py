@@ -19,7 +19,7 @@ from dressage.reporting.metric_rows import keep_until
 from dressage.reporting.progress import open_progress
 from dressage.reporting.report import describe_resume
 from dressage.reporting.run_folder import RunFolder, RunRecord
-from dressage.reporting.sinks import JsonLines, Sink, TensorBoard, WeightsAndBiases
+from dressage.reporting.sinks import JsonLines, Sink, TensorBoard, WeightsAndBiases, check_installed
 from dressage.reporting.wording import describe_count
 
 KEPT_CHECKPOINTS = 3
@@ -72,6 +72,7 @@ def start_run(request: Request, path: Path, extras: Extras) -> int:
         DressageError: If the request is wrong or training fails.
     """
     console = Console()
+    check_installed(tensorboard=extras.tensorboard, wandb=extras.wandb is not None)
     record = new_record(request)
     trainer = trainer_of(record)
     folder = create_folder(path, record)

@@ -110,7 +110,8 @@ class Checkpoints:
             digest = content["sha256"]
         except Exception as error:
             raise CheckpointError(
-                f"The checkpoint {path} is incomplete: its description cannot be read."
+                f"The checkpoint {path} is incomplete: its description cannot be read. "
+                f"To go on from an older checkpoint, remove the folder {path}."
             ) from error
         if _content_digest(content) != digest:
             raise CheckpointError(

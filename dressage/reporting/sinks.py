@@ -1,6 +1,7 @@
 """Owns the places that metric rows go to: a JSONL file always, TensorBoard and Weights & Biases by extra."""
 
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +36,22 @@ class JsonLines:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def check_installed(*, tensorboard: bool, wandb: bool) -> None:
+    """Refuse sinks whose packages are missing, before a run folder is made for them.
+
+    Args:
+        tensorboard: Whether TensorBoard is asked for.
+        wandb: Whether Weights & Biases is asked for.
+
+    Raises:
+        MissingExtraError: If the package of a sink that is asked for is not installed.
+    """
+    wanted = ((tensorboard, "TensorBoard", "tensorboard"), (wandb, "Weights & Biases", "wandb"))
+    for asked, name, package in wanted:
+        if asked and find_spec(package) is None:
+            raise MissingExtraError(_missing(name, package))
 
 
 class TensorBoard:

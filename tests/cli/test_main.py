@@ -69,6 +69,12 @@ def test_the_version_is_shown():
         (("play", "no/such/run"), "no/such/run is not a run directory"),
         (("train", "--run", "no/such/run", "--resume"), "no/such/run is not a run directory"),
         (("config", "--json", "--yaml"), "exclude each other"),
+        (("config", "--task", "pendulm"), "Did you mean 'pendulum'?"),
+        (
+            ("train", "pendulum", "--wandb", "project"),
+            "needs the package wandb. Install it with: pip install",
+        ),
+        (("train", "gymnasium:nowhere:Some-v0"), "names a module that cannot be imported"),
     ],
 )
 def test_a_mistake_is_told_in_a_sentence_and_ends_with_2(words, complaint, tmp_path, monkeypatch):

@@ -335,6 +335,11 @@ def _make(env_id: str, options: Mapping[str, Any]) -> "gymnasium.Env[Any, Any]":
         return gymnasium.make(env_id, **{"disable_env_checker": True, **options})
     except gymnasium.error.UnregisteredEnv as error:
         raise ConfigError(f"gymnasium has no environment {env_id!r}: {error}") from error
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"gymnasium:{env_id} names a module that cannot be imported: {error} "
+            "Put its folder on PYTHONPATH."
+        ) from error
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingExtraError(
             f"gymnasium:{env_id} needs a package that is not installed: {error}"
