@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dressage.cli.results import finish_run, show_results
 from dressage.cli.run_setup import Request, config_of, create_folder, new_record, trainer_of
-from dressage.cli.stop_signals import StopSignals
+from dressage.cli.stop_signals import INTERRUPTED, StopSignals
 from dressage.cli.trainable import Trainable
 from dressage.cli.training_loop import Outcome, Timing, TrainingLoop
 from dressage.learning.checkpoints import Checkpoints
@@ -24,7 +24,6 @@ from dressage.reporting.wording import describe_count
 
 KEPT_CHECKPOINTS = 3
 DONE = 0
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def start_run(request: Request, path: Path, extras: Extras) -> int:
     trainer = trainer_of(record)
     folder = create_folder(path, record)
     _introduce(console, folder, record, trainer)
-    with StopSignals() as stop:
+    with StopSignals(_stopped_at_once(folder)) as stop:
         start = Start(trainer.init(), Timing())
         return _train(console, folder, record, trainer, start, extras, stop)
 
@@ -99,7 +98,7 @@ def resume_run(path: Path, extras: Extras) -> int:
     folder = RunFolder(path)
     record = RunRecord.read(folder)
     trainer = trainer_of(record)
-    with StopSignals() as stop:
+    with StopSignals(_stopped_at_once(folder)) as stop:
         start = _restore(console, folder, trainer)
         if trainer.updates_done(start.state) >= trainer.num_updates and folder.summary.is_file():
             _say(console, f"{path} is finished already: all {trainer.num_updates:,} updates are done.")
@@ -125,11 +124,7 @@ def _train(
             stop,
             frozenset(config_of(record).updates_at_evaluations()),
         )
-        try:
-            outcome = loop.run(start.state, start.timing)
-        except KeyboardInterrupt:
-            _say(console, f"Stopped at once; what came after the last checkpoint is lost.\n{_go_on(folder)}")
-            return INTERRUPTED
+        outcome = loop.run(start.state, start.timing)
     return _conclude(console, folder, record, trainer, outcome, extras)
 
 
@@ -195,6 +190,10 @@ def _introduce(console: Console, folder: RunFolder, record: RunRecord, trainer: 
 
 def _go_on(folder: RunFolder) -> str:
     return f"Go on with: dressage train --run {shlex.quote(str(folder.path))} --resume"
+
+
+def _stopped_at_once(folder: RunFolder) -> str:
+    return f"Stopped at once; what came after the last checkpoint is lost.\n{_go_on(folder)}"
 
 
 def _say(console: Console, text: str) -> None:
