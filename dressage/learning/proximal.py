@@ -320,16 +320,11 @@ def _sample_weights(valid: Array | None, padding: Array | None) -> Array | None:
     return weights if padding is None else weights * padding
 
 
-def _means(rows: Array, weights: Array | None) -> Array:
-    """Mean of every row of `[k, N]` over its samples; see `_mean`."""
-    if weights is None:
-        return rows.mean(axis=1)
-    return jnp.where(weights > 0, rows, 0.0).sum(axis=1) / jnp.maximum(weights.sum(), 1.0)
-
-
 def _mean(values: Array, weights: Array | None) -> Array:
     """Mean over samples; rows of weight 0 are selected away, so that what stands in them cannot matter."""
-    return _means(values[None], weights)[0]
+    if weights is None:
+        return values.mean()
+    return jnp.where(weights > 0, values, 0.0).sum() / jnp.maximum(weights.sum(), 1.0)
 
 
 def _explained_variance(batch: Batch) -> Array:
