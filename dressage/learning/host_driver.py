@@ -17,7 +17,6 @@ from dressage.learning.evaluation import EpisodeResults, play
 from dressage.learning.faults import latch_fault, raise_fault
 from dressage.learning.host_env import HostGroupedEnv
 from dressage.learning.metrics import ChunkSums
-from dressage.learning.proximal import METRIC_NAMES
 from dressage.learning.records import AgentState, Experience, Fault, LearnerState, Observed
 from dressage.learning.runs import HostMetrics, evaluation_key, evaluation_metrics
 from dressage.learning.scan_driver import Groups
@@ -70,8 +69,7 @@ class HostRun:
             NonFiniteError: If the environment gave a number that is not finite.
         """
         state = self._enter(state)
-        shapes = tuple(() if group.single else (len(group.agents),) for group in self._groups)
-        sums = ChunkSums.zeros(METRIC_NAMES, shapes)
+        sums = scan_driver.no_sums(self._groups)
         for _ in range(updates):
             state, sums = self._update(state, sums)
             raise_fault(state.fault, tuple(group.agents for group in self._groups))

@@ -74,9 +74,14 @@ def advance(
         state, learning, rollouts = update(env, groups, steps, state)
         return state, sums.add(learning, rollouts)
 
-    shapes = tuple(() if group.single else (len(group.agents),) for group in groups)
-    state, sums = lax.fori_loop(0, updates, one_update, (state, ChunkSums.zeros(METRIC_NAMES, shapes)))
+    state, sums = lax.fori_loop(0, updates, one_update, (state, no_sums(groups)))
     return state, sums
+
+
+def no_sums(groups: Groups) -> ChunkSums:
+    """Return the sums of no updates, with per-agent metrics `[]` or `[A]` for each group."""
+    shapes = tuple(() if group.single else (len(group.agents),) for group in groups)
+    return ChunkSums.zeros(METRIC_NAMES, shapes)
 
 
 def update(
