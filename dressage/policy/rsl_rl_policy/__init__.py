@@ -1,0 +1,1 @@
+"""Learning and acting with the algorithms of rsl_rl."""

@@ -1,0 +1,1 @@
+"""Gymnasium environments and torch tasks as rsl_rl vector environments."""
