@@ -21,7 +21,7 @@ from figures import IMAGES, axes, save_figure
 from machine import conditions, save
 
 from dressage import envs, ppo
-from dressage.cli.presets import preset_of
+from dressage.cli.presets import SINGLE_AGENT_PPO
 
 Record = dict[str, Any]
 
@@ -50,7 +50,8 @@ def learn(task: str, seeds: int) -> Record:
         `steps [P]` at the evaluations, and `returns [K][P]` and `unfinished [K][P]` of every seed.
     """
     goal = GOALS[task]
-    settings = preset_of(task) | {"TOTAL_TIMESTEPS": goal.steps, "EVAL_FREQ": EVALUATIONS, "VERBOSE": False}
+    given = {"TOTAL_TIMESTEPS": goal.steps, "EVAL_FREQ": EVALUATIONS, "VERBOSE": False}
+    settings = {**SINGLE_AGENT_PPO[task], **given}
     config = ppo.Config.from_mapping(settings)
     env = envs.make(task)
     keys = jax.random.split(jax.random.key(0), seeds)

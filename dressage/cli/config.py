@@ -11,24 +11,29 @@ def config(
     task: Annotated[
         str | None, typer.Option(help="Show the values that this task's preset sets.", show_default=False)
     ] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(help="Whose options. Without it: the task's default, or ppo.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with units and ranges.")] = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML, names and values only.")] = False,
 ) -> None:
     """Print every option with its default, unit, range and meaning."""
     if as_json and as_yaml:
         raise ConfigError("--json and --yaml exclude each other.")
+    from dressage.cli.known_algorithms import ALGORITHMS, algorithm_for, algorithm_named
     from dressage.cli.option_tables import print_json, print_table, print_yaml
-    from dressage.cli.presets import preset_of
-    from dressage.ppo import OPTIONS
 
     if task:
         from dressage.envs import make
 
-        make(task)  # Refuses a misspelled task, with the nearest one.
-    preset = preset_of(task) if task else {}
-    if as_json:
-        print_json(OPTIONS, preset)
-    elif as_yaml:
-        print_yaml(OPTIONS, preset)
+        learner = algorithm_for(task, make(task), algorithm)
     else:
-        print_table(OPTIONS, preset)
+        learner = algorithm_named(algorithm or ALGORITHMS[0].name)
+    preset = learner.presets.get(task or "", {})
+    if as_json:
+        print_json(learner.options, preset)
+    elif as_yaml:
+        print_yaml(learner.options, preset)
+    else:
+        print_table(learner.options, preset)

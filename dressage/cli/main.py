@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 import dressage
+from dressage.cli.algorithms import algorithms
 from dressage.cli.config import config
 from dressage.cli.doctor import doctor
 from dressage.cli.evaluate import evaluate
@@ -54,7 +55,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _verb in (train, evaluate, plot, play, report, tasks, config, doctor):
+for _verb in (train, evaluate, plot, play, report, tasks, algorithms, config, doctor):
     app.command()(_verb)
 
 

@@ -1,19 +1,19 @@
 """Owns measuring and filming the policies that a run directory holds."""
 
-import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dressage.envs.registry import single_agent_task
+from dressage.cli.algorithm import Algorithm, PolicyT
+from dressage.cli.json_output import print_as_json
+from dressage.cli.known_algorithms import algorithm_named
+from dressage.envs import make
 from dressage.errors import ConfigError
-from dressage.ppo import Policy
 from dressage.reporting.film import check_film_path, write_film
-from dressage.reporting.metric_rows import jsonable
-from dressage.reporting.rollouts import film_episode, play_episodes
 from dressage.reporting.run_folder import RunFolder, RunRecord
 from dressage.reporting.seed_statistics import ReturnSummary, finished_only, summarize_returns
 from dressage.reporting.wording import describe_number, describe_unfinished
@@ -38,21 +38,21 @@ def measure_run(
     """
     folder = RunFolder(run)
     record = RunRecord.read(folder)
-    task = single_agent_task(record.task)
+    algorithm, task = algorithm_named(record.algorithm), make(record.task)
     rows = []
     for trained in record.seeds:
-        policy = load_policy(folder, record, trained)
-        played = play_episodes(task, policy, episodes, seed, stochastic=stochastic)
+        policy = load_policy(algorithm, folder, record, trained)
+        played = algorithm.play(task, policy, episodes, seed, stochastic=stochastic)
         rows.append(finished_only(played.returns, played.finished))
     return summarize_returns(np.stack(rows)), record.seeds
 
 
 def show_measure(summary: ReturnSummary, seeds: tuple[int, ...], *, as_json: bool) -> None:
     """Print a measurement as a table, or as one JSON object."""
-    console = Console()
     if as_json:
-        console.print(_as_json(summary, seeds), markup=False, highlight=False, soft_wrap=True)
+        print_as_json(_described(summary, seeds))
         return
+    console = Console()
     table = Table("trained seed", "mean return", "std over episodes")
     for seed, mean, spread in zip(seeds, summary.seed_means, summary.seed_deviations, strict=True):
         table.add_row(str(seed), describe_number(mean), describe_number(spread))
@@ -87,7 +87,8 @@ def film_run(run: Path, output: Path | None, seed: int, trained_seed: int | None
     if trained not in record.seeds:
         known = ", ".join(map(str, record.seeds))
         raise ConfigError(f"{run} has no seed {trained}. It has: {known}.")
-    pictures = film_episode(record.task, load_policy(folder, record, trained), seed)
+    algorithm = algorithm_named(record.algorithm)
+    pictures = algorithm.film(record.task, load_policy(algorithm, folder, record, trained), seed)
     if not pictures.frames:
         return None, pictures.note
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +96,7 @@ def film_run(run: Path, output: Path | None, seed: int, trained_seed: int | None
     return path, pictures.note
 
 
-def load_policy(folder: RunFolder, record: RunRecord, seed: int) -> Policy:
+def load_policy(algorithm: Algorithm[PolicyT], folder: RunFolder, record: RunRecord, seed: int) -> PolicyT:
     """Load the policy of one seed of a run.
 
     Raises:
@@ -108,11 +109,11 @@ def load_policy(folder: RunFolder, record: RunRecord, seed: int) -> Policy:
             f"{folder.path} has no policy yet, since its training never ended. "
             f"Go on with: dressage train --run {folder.path} --resume"
         )
-    return Policy.load(place)
+    return algorithm.load_policy(place)
 
 
-def _as_json(summary: ReturnSummary, seeds: tuple[int, ...]) -> str:
-    content = {
+def _described(summary: ReturnSummary, seeds: tuple[int, ...]) -> dict[str, Any]:
+    return {
         "return": summary.estimate,
         "low": summary.low,
         "high": summary.high,
@@ -123,4 +124,3 @@ def _as_json(summary: ReturnSummary, seeds: tuple[int, ...]) -> str:
         "episodes": summary.episodes,
         "unfinished": summary.unfinished,
     }
-    return json.dumps(jsonable(content), indent=2, allow_nan=False)

@@ -1,6 +1,5 @@
 """Owns how declared options are shown: as a table, as JSON and as YAML."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dressage.cli.json_output import print_as_json
 from dressage.config import Option
 
 
@@ -29,13 +29,14 @@ def print_table(options: Sequence[Option], preset: Mapping[str, Any]) -> None:
 def print_json(options: Sequence[Option], preset: Mapping[str, Any]) -> None:
     """Print one JSON object: option name to default, value, unit, range and meaning."""
     content = {option.name: _described(option, preset) for option in options}
-    _print(json.dumps(content, indent=2, allow_nan=False))
+    print_as_json(content)
 
 
 def print_yaml(options: Sequence[Option], preset: Mapping[str, Any]) -> None:
     """Print one YAML mapping from option name to value, the preset's where it has one."""
     content = {option.name: preset.get(option.name, option.default) for option in options}
-    _print(yaml.safe_dump(content, sort_keys=False).rstrip())
+    text = yaml.safe_dump(content, sort_keys=False).rstrip()
+    Console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _described(option: Option, preset: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +60,3 @@ def _shown(value: Any) -> str:  # noqa: ANN401 (any option's value)
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _print(text: str) -> None:
-    Console().print(text, markup=False, highlight=False, soft_wrap=True)

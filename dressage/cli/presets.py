@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-PRESETS: Mapping[str, Mapping[str, Any]] = {
+SINGLE_AGENT_PPO: Mapping[str, Mapping[str, Any]] = {
     # 24 of 24 seeds end at 500.
     "cartpole": {
         "LR": 1e-3,
@@ -32,9 +32,4 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "FIXED_INIT": False,
     },
 }
-"""Options by task; what is not named stays at its default."""
-
-
-def preset_of(task: str) -> dict[str, Any]:
-    """Return the options that differ from the defaults for a task; none for a task without a preset."""
-    return dict(PRESETS.get(task, {}))
+"""Options of PPO by task; what is not named stays at its default."""

@@ -1,20 +1,20 @@
 """Owns what a session leaves behind: policies, curve, film, summary, report, and a table that names them."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dressage import ppo
-from dressage.cli.trainable import Trainable
+from dressage.cli.run_setup import Plan
 from dressage.cli.training_loop import Outcome
+from dressage.config import Option
 from dressage.reporting.film import write_film
 from dressage.reporting.metric_rows import jsonable, read_rows
 from dressage.reporting.plots import learning_curve, write_learning_curves
 from dressage.reporting.report import Findings, gather, write_report
-from dressage.reporting.rollouts import film_episode
 from dressage.reporting.run_folder import RunFolder, RunRecord, write_json
 from dressage.reporting.seed_statistics import ReturnSummary
 from dressage.reporting.wording import describe_duration, describe_number, describe_unfinished
@@ -22,26 +22,24 @@ from dressage.reporting.wording import describe_duration, describe_number, descr
 FILM_SEED = 0
 
 
-def finish_run(
-    folder: RunFolder, record: RunRecord, trainer: Trainable, outcome: Outcome, *, film: bool
-) -> None:
+def finish_run(folder: RunFolder, plan: Plan, outcome: Outcome, *, film: bool) -> None:
     """Write the policies, the learning curve, the film, the summary and the report.
 
     Args:
         folder: The run directory.
-        record: How the run was started.
-        trainer: What was trained.
+        plan: What was trained.
         outcome: How the session ended.
         film: Whether to film the policy.
     """
-    for index, seed in enumerate(record.seeds):
-        trainer.policy(outcome.state, index).save(folder.policy_of(seed, record.seeds))
-    draw_curve(folder, record)
-    note = _film(folder, record, trainer, outcome) if film else "No film was asked for."
+    seeds = plan.record.seeds
+    for index, seed in enumerate(seeds):
+        plan.trainer.policy(outcome.state, index).save(folder.policy_of(seed, seeds))
+    draw_curve(folder, plan.record)
+    note = _film(folder, plan, outcome) if film else "No film was asked for."
     if not outcome.finished:
         note = "The film is made when training is finished."
-    write_json(folder.summary, jsonable(_summary(folder, record, trainer, outcome, note)))
-    write_report(folder, ppo.OPTIONS)
+    write_json(folder.summary, jsonable(_summary(folder, plan, outcome, note)))
+    write_report(folder, plan.algorithm.options)
 
 
 def draw_curve(folder: RunFolder, record: RunRecord) -> None:
@@ -51,9 +49,9 @@ def draw_curve(folder: RunFolder, record: RunRecord) -> None:
         write_learning_curves(folder.curve, [learning_curve(record.task, rows)], record.task)
 
 
-def show_results(console: Console, folder: RunFolder) -> None:
+def show_results(console: Console, folder: RunFolder, options: Sequence[Option]) -> None:
     """Print what came out and where it lies."""
-    found = gather(folder, ppo.OPTIONS)
+    found = gather(folder, options)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -96,8 +94,9 @@ def _with_interval(returns: ReturnSummary) -> str:
     return f"{text} [{describe_number(returns.low)}, {describe_number(returns.high)}]"
 
 
-def _film(folder: RunFolder, record: RunRecord, trainer: Trainable, outcome: Outcome) -> str:
-    pictures = film_episode(record.task, trainer.policy(outcome.state, 0), FILM_SEED)
+def _film(folder: RunFolder, plan: Plan, outcome: Outcome) -> str:
+    record = plan.record
+    pictures = plan.algorithm.film(record.task, plan.trainer.policy(outcome.state, 0), FILM_SEED)
     if not pictures.frames:
         return pictures.note
     write_film(folder.film, pictures.frames, pictures.frames_per_second)
@@ -105,13 +104,11 @@ def _film(folder: RunFolder, record: RunRecord, trainer: Trainable, outcome: Out
     return pictures.note + which
 
 
-def _summary(
-    folder: RunFolder, record: RunRecord, trainer: Trainable, outcome: Outcome, film_note: str
-) -> dict[str, Any]:
-    returns = gather(folder, ppo.OPTIONS).returns
+def _summary(folder: RunFolder, plan: Plan, outcome: Outcome, film_note: str) -> dict[str, Any]:
+    returns, trainer = gather(folder, plan.algorithm.options).returns, plan.trainer
     return {
         "status": "finished" if outcome.finished else "interrupted",
-        "steps_requested": record.options["TOTAL_TIMESTEPS"],
+        "steps_requested": plan.record.options[plan.algorithm.steps_option],
         "steps_taken": trainer.steps_done(outcome.state),
         "updates": trainer.updates_done(outcome.state),
         "time_s": outcome.timing.time_s,

@@ -1,4 +1,4 @@
-"""Owns the way from what a user typed, or from a run directory, to a task, options and a trainer."""
+"""Owns the way from what a user typed, or from a run directory, to a task, options and a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,14 @@ from typing import Any
 
 import yaml
 
-from dressage import ppo
-from dressage.cli.presets import preset_of
+from dressage.cli.algorithm import Algorithm, Trainable
+from dressage.cli.known_algorithms import algorithm_for
 from dressage.cli.start_up import machine, versions
-from dressage.cli.trainable import Trainable
 from dressage.config import check_names
-from dressage.envs.registry import single_agent_task
+from dressage.envs import make
+from dressage.envs.registry import Task
 from dressage.errors import ConfigError
-from dressage.reporting.metric_rows import jsonable
 from dressage.reporting.run_folder import RunFolder, RunRecord
-
-ALGORITHMS = ("ppo",)
-STEPS_OPTION = "TOTAL_TIMESTEPS"
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,7 @@ class Request:
 
     Attributes:
         task: The task's name.
-        algorithm: The learner's name.
+        algorithm: The algorithm's name; None for the task's default.
         steps: Environment steps of each seed; None leaves them to preset and default.
         first_seed: The first seed.
         seeds: How many seeds, counted up from the first.
@@ -37,7 +33,7 @@ class Request:
     """
 
     task: str
-    algorithm: str = "ppo"
+    algorithm: str | None = None
     steps: int | None = None
     first_seed: int = 0
     seeds: int = 1
@@ -45,24 +41,54 @@ class Request:
     use_preset: bool = True
 
 
-def new_record(request: Request) -> RunRecord:
-    """Resolve a request into everything that a run needs; nothing is compiled and no file is written.
+@dataclass(frozen=True)
+class Plan:
+    """A run put together, before anything is compiled.
+
+    Attributes:
+        record: How it is started; all that resuming it needs.
+        algorithm: What trains.
+        trainer: The run itself.
+    """
+
+    record: RunRecord
+    algorithm: Algorithm[Any]
+    trainer: Trainable[Any]
+
+
+def plan_run(request: Request) -> Plan:
+    """Resolve a request into a run; nothing is compiled and no file is written.
 
     Raises:
-        ConfigError: If the algorithm, an option or a value is wrong.
+        DressageError: If the task, the algorithm, an option or a value is wrong, or they do not fit together.
     """
-    if request.algorithm not in ALGORITHMS:
-        raise ConfigError(
-            f"There is no algorithm {request.algorithm!r} for single agents. Known: {', '.join(ALGORITHMS)}."
-        )
-    preset = preset_of(request.task) if request.use_preset else {}
-    given = {**preset, **_given_options(request)}
-    config = ppo.Config.from_mapping(given).validate()
-    options = {option.name: jsonable(getattr(config, option.name)) for option in ppo.OPTIONS}
-    defaults = {option.name: option.default for option in ppo.OPTIONS}
+    task = make(request.task)
+    algorithm = algorithm_for(request.task, task, request.algorithm)
+    return _plan(new_record(request, algorithm), algorithm, task)
+
+
+def plan_again(record: RunRecord) -> Plan:
+    """Put a run together as its record says.
+
+    Raises:
+        DressageError: If task or algorithm do not exist here, or an option is not legal in this version.
+    """
+    task = make(record.task)
+    return _plan(record, algorithm_for(record.task, task, record.algorithm), task)
+
+
+def new_record(request: Request, algorithm: Algorithm[Any]) -> RunRecord:
+    """Resolve a request into everything that its run must remember.
+
+    Raises:
+        ConfigError: If an option or a value is wrong.
+    """
+    preset = dict(algorithm.presets.get(request.task, {})) if request.use_preset else {}
+    options = algorithm.resolve({**preset, **_given_options(request, algorithm)})
+    defaults = {option.name: option.default for option in algorithm.options}
     return RunRecord(
         task=request.task,
-        algorithm=request.algorithm,
+        algorithm=algorithm.name,
         options=options,
         changed={name: value for name, value in options.items() if value != defaults[name]},
         seeds=tuple(range(request.first_seed, request.first_seed + request.seeds)),
@@ -71,24 +97,6 @@ def new_record(request: Request) -> RunRecord:
         machine=machine(),
         preset=preset,
     )
-
-
-def trainer_of(record: RunRecord) -> Trainable:
-    """Make the trainer of a run.
-
-    Raises:
-        ConfigError: If the task does not exist or has many agents, or the options do not fit.
-    """
-    return ppo.make_trainer(single_agent_task(record.task), config_of(record), record.seeds)
-
-
-def config_of(record: RunRecord) -> ppo.Config:
-    """Return the configuration of a run.
-
-    Raises:
-        ConfigError: If an option does not exist in this version, or its value is not legal.
-    """
-    return ppo.Config.from_mapping(dict(record.options))
 
 
 def default_folder(task: str, seed: int, root: Path = Path("runs")) -> Path:
@@ -135,14 +143,18 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     return parsed
 
 
-def _given_options(request: Request) -> Mapping[str, Any]:
+def _plan(record: RunRecord, algorithm: Algorithm[Any], task: Task) -> Plan:
+    return Plan(record, algorithm, algorithm.make_run(task, record.options, record.seeds))
+
+
+def _given_options(request: Request, algorithm: Algorithm[Any]) -> Mapping[str, Any]:
     given = parse_settings(request.settings)
-    check_names(given, [option.name for option in ppo.OPTIONS], "PPO")
+    check_names(given, [option.name for option in algorithm.options], algorithm.title)
     if request.steps is None:
         return given
-    if STEPS_OPTION in given:
-        raise ConfigError(f"--steps and --set {STEPS_OPTION} say the same thing; give one of them.")
-    return {**given, STEPS_OPTION: request.steps}
+    if algorithm.steps_option in given:
+        raise ConfigError(f"--steps and --set {algorithm.steps_option} say the same thing; give one of them.")
+    return {**given, algorithm.steps_option: request.steps}
 
 
 def _parse_value(name: str, text: str) -> Any:  # noqa: ANN401 (options hold values of several types)

@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.console import Console
 
+from dressage.cli.algorithm import Trainable
 from dressage.cli.results import finish_run, show_results
-from dressage.cli.run_setup import Request, config_of, create_folder, new_record, trainer_of
+from dressage.cli.run_setup import Plan, Request, create_folder, plan_again, plan_run
 from dressage.cli.stop_signals import INTERRUPTED, StopSignals
-from dressage.cli.trainable import Trainable
 from dressage.cli.training_loop import Outcome, Timing, TrainingLoop
 from dressage.learning.checkpoints import Checkpoints
 from dressage.reporting.metric_rows import keep_until
@@ -72,13 +72,12 @@ def start_run(request: Request, path: Path, extras: Extras) -> int:
     """
     console = Console()
     check_installed(tensorboard=extras.tensorboard, wandb=extras.wandb is not None)
-    record = new_record(request)
-    trainer = trainer_of(record)
-    folder = create_folder(path, record)
-    _introduce(console, folder, record, trainer)
+    plan = plan_run(request)
+    folder = create_folder(path, plan.record)
+    _introduce(console, folder, plan)
     with StopSignals(_stopped_at_once(folder)) as stop:
-        start = Start(trainer.init(), Timing())
-        return _train(console, folder, record, trainer, start, extras, stop)
+        start = Start(plan.trainer.init(), Timing())
+        return _train(console, folder, plan, start, extras, stop)
 
 
 def resume_run(path: Path, extras: Extras) -> int:
@@ -96,58 +95,43 @@ def resume_run(path: Path, extras: Extras) -> int:
     """
     console = Console()
     folder = RunFolder(path)
-    record = RunRecord.read(folder)
-    trainer = trainer_of(record)
+    plan = plan_again(RunRecord.read(folder))
+    trainer = plan.trainer
     with StopSignals(_stopped_at_once(folder)) as stop:
         start = _restore(console, folder, trainer)
         if trainer.updates_done(start.state) >= trainer.num_updates and folder.summary.is_file():
             _say(console, f"{path} is finished already: all {trainer.num_updates:,} updates are done.")
             return DONE
-        return _train(console, folder, record, trainer, start, extras, stop)
+        return _train(console, folder, plan, start, extras, stop)
 
 
 def _train(
-    console: Console,
-    folder: RunFolder,
-    record: RunRecord,
-    trainer: Trainable,
-    start: Start,
-    extras: Extras,
-    stop: StopSignals,
+    console: Console, folder: RunFolder, plan: Plan, start: Start, extras: Extras, stop: StopSignals
 ) -> int:
-    with _open_sinks(folder, record, extras) as sinks:
+    with _open_sinks(folder, plan.record, extras) as sinks:
         loop = TrainingLoop(
-            trainer,
+            plan.trainer,
             Checkpoints(folder.checkpoints, keep=KEPT_CHECKPOINTS),
             sinks,
             open_progress(console, quiet=extras.quiet),
             stop,
-            frozenset(config_of(record).updates_at_evaluations()),
+            frozenset(plan.algorithm.updates_at_evaluations(plan.record.options)),
         )
         outcome = loop.run(start.state, start.timing)
-    return _conclude(console, folder, record, trainer, outcome, extras)
+    return _conclude(console, folder, plan, outcome, extras)
 
 
-def _conclude(
-    console: Console,
-    folder: RunFolder,
-    record: RunRecord,
-    trainer: Trainable,
-    outcome: Outcome,
-    extras: Extras,
-) -> int:
-    finish_run(folder, record, trainer, outcome, film=extras.film and outcome.finished)
-    show_results(console, folder)
+def _conclude(console: Console, folder: RunFolder, plan: Plan, outcome: Outcome, extras: Extras) -> int:
+    finish_run(folder, plan, outcome, film=extras.film and outcome.finished)
+    show_results(console, folder, plan.algorithm.options)
     if outcome.finished:
         return DONE
-    _say(
-        console,
-        f"Stopped after {trainer.updates_done(outcome.state):,} updates; all is saved.\n{_go_on(folder)}",
-    )
+    done = plan.trainer.updates_done(outcome.state)
+    _say(console, f"Stopped after {done:,} updates; all is saved.\n{_go_on(folder)}")
     return INTERRUPTED
 
 
-def _restore(console: Console, folder: RunFolder, trainer: Trainable) -> Start:
+def _restore(console: Console, folder: RunFolder, trainer: Trainable[Any]) -> Start:
     checkpoints = Checkpoints(folder.checkpoints, keep=KEPT_CHECKPOINTS)
     if checkpoints.latest() is None:
         keep_until(folder.metrics, 0)
@@ -178,9 +162,10 @@ def _open_sinks(folder: RunFolder, record: RunRecord, extras: Extras) -> Iterato
             sink.close()
 
 
-def _introduce(console: Console, folder: RunFolder, record: RunRecord, trainer: Trainable) -> None:
+def _introduce(console: Console, folder: RunFolder, plan: Plan) -> None:
+    record, trainer = plan.record, plan.trainer
     steps = trainer.num_updates * trainer.steps_per_update
-    what = f"{record.algorithm.upper()} on {record.task}, {describe_count(len(record.seeds), 'seed')}"
+    what = f"{plan.algorithm.title} on {record.task}, {describe_count(len(record.seeds), 'seed')}"
     each = " each" if len(record.seeds) > 1 else ""
     _say(console, f"{what}: {steps:,} steps{each} in {trainer.num_updates:,} updates. Run: {folder.path}")
     if record.changed:

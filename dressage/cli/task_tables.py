@@ -1,10 +1,13 @@
 """Owns how tasks are listed."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dressage.cli.presets import preset_of
+from dressage.cli.known_algorithms import ALGORITHMS
 from dressage.envs import PREFIXES, BaseEnv, MultiAgentEnv, MultiAgentVectorEnv, VectorEnv, make, tasks
 from dressage.envs.registry import SHIPPED
 from dressage.envs.spaces import Discrete, MultiDiscrete, Space, as_space
@@ -28,9 +31,13 @@ def print_tasks() -> None:
 def _described(name: str) -> tuple[str, ...]:
     env = make(name)
     assert isinstance(env, BaseEnv | MultiAgentEnv), "what comes with dressage is functional"
-    preset = " ".join(f"{option}={value}" for option, value in preset_of(name).items())
-    meaning = SHIPPED[name].help + (f" Preset: {preset}." if preset else "")
+    presets = [f"Preset of {a.name}: {_joined(a.presets[name])}." for a in ALGORITHMS if name in a.presets]
+    meaning = " ".join([SHIPPED[name].help, *presets])
     return *_spaces(env), f"{env.max_steps:,} steps", meaning
+
+
+def _joined(preset: Mapping[str, Any]) -> str:
+    return " ".join(f"{option}={value}" for option, value in preset.items())
 
 
 def _spaces(env: BaseEnv | MultiAgentEnv) -> tuple[str, str]:

@@ -20,7 +20,13 @@ def train(
             metavar="TASK", help="Task to train on; `dressage tasks` lists them.", show_default=False
         ),
     ] = None,
-    algorithm: Annotated[str, typer.Option(help="Learner.")] = "ppo",
+    algorithm: Annotated[
+        str | None,
+        typer.Option(
+            help="What trains; `dressage algorithms` lists them. Without it: the task's default.",
+            show_default=False,
+        ),
+    ] = None,
     steps: Annotated[
         int | None,
         typer.Option(

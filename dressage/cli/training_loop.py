@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dressage.cli.algorithm import Trainable
 from dressage.cli.stop_signals import StopSignals
-from dressage.cli.trainable import Trainable
 from dressage.learning.checkpoints import Checkpoints
 from dressage.reporting.metric_rows import Row, episode_returns, eval_row, seed_values, train_row
 from dressage.reporting.progress import ProgressView, Status
@@ -107,7 +107,7 @@ class TrainingLoop:
 
     def __init__(
         self,
-        trainer: Trainable,
+        trainer: Trainable[Any],
         checkpoints: Checkpoints,
         sinks: Sequence[Sink],
         view: ProgressView,

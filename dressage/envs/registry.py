@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dressage.config import Option, check_names, nearest_name, suggest
 from dressage.envs.adapters.brax import from_brax
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Task: TypeAlias = "BaseEnv | MultiAgentEnv | HostTask | ParallelTask"
 SingleAgentTask: TypeAlias = "BaseEnv | HostTask"
 Options: TypeAlias = Mapping[str, Any]
+AgentKind: TypeAlias = Literal["single", "multi"]
+"""Whether a task has one agent or several."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,16 +117,9 @@ def make_task(name: str, options: Options) -> Task:
     return makers[prefix](rest, options)
 
 
-def single_agent_task(name: str) -> SingleAgentTask:
-    """Make a task, with its default options, that must be one of a single agent.
-
-    Raises:
-        ConfigError: If it has many agents.
-    """
-    task = make_task(name, {})
-    if isinstance(task, MultiAgentEnv | ParallelTask):
-        raise ConfigError(f"{name} has many agents; ppo trains one.")
-    return task
+def agent_kind(task: Task) -> AgentKind:
+    """Whether a task has one agent or several."""
+    return "multi" if isinstance(task, MultiAgentEnv | ParallelTask) else "single"
 
 
 def _shipped(name: str, options: Options) -> BaseEnv | MultiAgentEnv:

@@ -5,14 +5,19 @@ import pytest
 from dressage import ppo
 from dressage.cli.run_setup import (
     Request,
-    config_of,
     create_folder,
     default_folder,
     new_record,
     parse_settings,
+    plan_again,
 )
+from dressage.cli.single_agent_ppo import SingleAgentPPO
 from dressage.errors import ConfigError
 from dressage.reporting.run_folder import RunFolder, RunRecord
+
+
+def record_of(request):
+    return new_record(request, SingleAgentPPO())
 
 
 @pytest.mark.parametrize(
@@ -33,9 +38,7 @@ def test_settings_are_read_as_yaml_and_numbers_with_an_exponent_count_as_numbers
 
 
 def test_a_record_holds_every_option_and_those_that_were_changed():
-    record = new_record(
-        Request("pendulum", settings=["LR=1e-3", "NUM_ENVS=16"], steps=5000, use_preset=False)
-    )
+    record = record_of(Request("pendulum", settings=["LR=1e-3", "NUM_ENVS=16"], steps=5000, use_preset=False))
     assert set(record.options) == {option.name for option in ppo.OPTIONS}
     assert record.changed == {"LR": 1e-3, "NUM_ENVS": 16, "TOTAL_TIMESTEPS": 5000}
     assert record.versions["jax"]
@@ -43,27 +46,29 @@ def test_a_record_holds_every_option_and_those_that_were_changed():
 
 
 def test_seeds_are_counted_up_from_the_first():
-    assert new_record(Request("pendulum", first_seed=7, seeds=3)).seeds == (7, 8, 9)
+    assert record_of(Request("pendulum", first_seed=7, seeds=3)).seeds == (7, 8, 9)
 
 
 def test_a_setting_overrules_the_preset():
-    preset = new_record(Request("pendulum"))
+    preset = record_of(Request("pendulum"))
     assert preset.preset["NORMALIZE_ENV"] is True
     assert preset.options["NORMALIZE_ENV"] is True
-    assert new_record(Request("pendulum", settings=["NORMALIZE_ENV=false"])).options["NORMALIZE_ENV"] is False
-    assert new_record(Request("pendulum", use_preset=False)).options["NORMALIZE_ENV"] is False
+    assert record_of(Request("pendulum", settings=["NORMALIZE_ENV=false"])).options["NORMALIZE_ENV"] is False
+    assert record_of(Request("pendulum", use_preset=False)).options["NORMALIZE_ENV"] is False
 
 
 def test_a_record_read_back_gives_the_same_configuration(tmp_path):
-    record = new_record(Request("pendulum", settings=["LR=1e-3"]))
+    record = record_of(Request("pendulum", settings=["LR=1e-3"]))
     create_folder(tmp_path / "run", record)
     again = RunRecord.read(RunFolder(tmp_path / "run"))
     assert again == record
-    assert config_of(again) == ppo.Config.from_mapping(dict(record.options))
+    plan = plan_again(again)
+    assert plan.algorithm.name == "ppo"
+    assert plan.trainer.config == ppo.Config.from_mapping(dict(record.options))
 
 
 def test_a_run_directory_is_not_overwritten(tmp_path):
-    record = new_record(Request("pendulum"))
+    record = record_of(Request("pendulum"))
     create_folder(tmp_path / "run", record)
     with pytest.raises(ConfigError, match=r"Go on with it by: dressage train --run .*run --resume"):
         create_folder(tmp_path / "run", record)
@@ -72,7 +77,7 @@ def test_a_run_directory_is_not_overwritten(tmp_path):
 def test_a_folder_with_something_else_in_it_is_not_touched(tmp_path):
     (tmp_path / "thesis.tex").write_text("", encoding="utf-8")
     with pytest.raises(ConfigError, match="exists and is no empty folder"):
-        create_folder(tmp_path, new_record(Request("pendulum")))
+        create_folder(tmp_path, record_of(Request("pendulum")))
 
 
 def test_the_default_folder_names_task_and_seed_and_the_time_where_that_is_taken(tmp_path):

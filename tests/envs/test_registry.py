@@ -6,7 +6,7 @@ import pytest
 
 from dressage import envs
 from dressage.envs import PREFIXES, BaseEnv, MultiAgentEnv, make, tasks
-from dressage.envs.registry import SHIPPED, single_agent_task
+from dressage.envs.registry import SHIPPED, agent_kind
 from dressage.errors import ConfigError
 
 
@@ -83,11 +83,17 @@ def test_a_wrong_option_is_refused_by_name(name, options, match):
         make(name, **options)
 
 
-def test_a_task_of_many_agents_is_refused_where_one_is_trained():
-    for name in ("safe_spread", "pettingzoo:mpe2.simple_spread_v3"):
-        with pytest.raises(ConfigError, match=f"{name} has many agents; ppo trains one"):
-            single_agent_task(name)
-    assert single_agent_task("cartpole") == make("cartpole")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("cartpole", "single"),
+        ("gymnasium:CartPole-v1", "single"),
+        ("safe_spread", "multi"),
+        ("pettingzoo:mpe2.simple_spread_v3", "multi"),
+    ],
+)
+def test_a_task_tells_whether_it_has_one_agent_or_several(name, kind):
+    assert agent_kind(make(name)) == kind
 
 
 OWN = """

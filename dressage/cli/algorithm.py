@@ -1,0 +1,145 @@
+"""Owns what the command line needs to know of an algorithm, so that no verb knows a learner by name."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from dressage.config import Option
+from dressage.envs.registry import AgentKind, Task
+from dressage.reporting.rollouts import Episodes, Pictures
+
+
+class SavablePolicy(Protocol):
+    """What training leaves: the policy of one agent, or those of all agents of a task."""
+
+    def save(self, folder: Path) -> None:
+        """Write it into a folder; killed at any moment, that holds the policy before or this one."""
+
+
+PolicyT = TypeVar("PolicyT", bound=SavablePolicy)
+PolicyT_co = TypeVar("PolicyT_co", bound=SavablePolicy, covariant=True)
+
+
+class Trainable(Protocol[PolicyT_co]):
+    """A run over `K` seeds that advances in chunks of updates, between which it can be watched.
+
+    Metrics are named `GROUP/NAME`, for instance `train/entropy`; that of one of several agents is named
+    `GROUP/NAME/AGENT`, beside the mean over the agents under the plain name.
+    """
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that are trained side by side."""
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update of one seed."""
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of the whole run."""
+
+    @property
+    def exact_resume(self) -> bool:
+        """Whether the state holds all that the rest of the run depends on."""
+
+    def init(self) -> Any:  # noqa: ANN401 (the run's own state)
+        """Return the state before the first update; it is what a checkpoint holds."""
+
+    def advance(self, state: Any, updates: int) -> tuple[Any, dict[str, np.ndarray]]:  # noqa: ANN401
+        """Make updates; the state given is used up. Metrics are `[K]` by name."""
+
+    def evaluate(self, state: Any) -> dict[str, np.ndarray]:  # noqa: ANN401
+        """Play evaluation episodes, `[K, E]` by name, and change nothing; empty where there are none.
+
+        The names are `eval/returns`, `eval/lengths` and `eval/finished`.
+        """
+
+    def updates_done(self, state: Any) -> int:  # noqa: ANN401
+        """Return the number of updates behind a state."""
+
+    def steps_done(self, state: Any) -> int:  # noqa: ANN401
+        """Return the environment steps behind a state, of each seed."""
+
+    def policy(self, state: Any, seed_index: int = 0) -> PolicyT_co:  # noqa: ANN401
+        """Return the policy of one seed."""
+
+
+class Algorithm(ABC, Generic[PolicyT]):
+    """An algorithm as the verbs see it; `dressage.cli.known_algorithms` lists them.
+
+    Attributes:
+        name: What `--algorithm` takes.
+        title: What people read.
+        help: One line that says what it is.
+        trains: Whether it trains tasks of one agent or of several.
+        options: Declarations of everything that `--set` takes.
+        steps_option: The option that `--steps` sets: environment steps of each seed.
+        presets: Options that differ from the defaults, by task; each trains its task well.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    help: ClassVar[str]
+    trains: ClassVar[AgentKind]
+    options: ClassVar[tuple[Option, ...]]
+    steps_option: ClassVar[str]
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]]
+
+    @abstractmethod
+    def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return every option with its checked value; what is not given is at its default.
+
+        Raises:
+            ConfigError: If a name is unknown or a value is not legal.
+        """
+
+    @abstractmethod
+    def make_run(self, task: Task, options: Mapping[str, Any], seeds: tuple[int, ...]) -> Trainable[PolicyT]:
+        """Prepare a run; nothing is compiled.
+
+        Args:
+            task: What to train on, of the kind that `trains` says.
+            options: What `resolve` returned, or a run's record keeps of it.
+            seeds: The seeds to train side by side.
+
+        Raises:
+            DressageError: If the options do not fit the task, or the task breaks its contract.
+        """
+
+    @abstractmethod
+    def updates_at_evaluations(self, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return after how many updates each evaluation of a run is due; the last one ends the run."""
+
+    @abstractmethod
+    def load_policy(self, folder: Path) -> PolicyT:
+        """Read a policy that its `save` wrote.
+
+        Raises:
+            CheckpointError: If a file is missing or damaged.
+        """
+
+    @abstractmethod
+    def play(self, task: Task, policy: PolicyT, episodes: int, seed: int, *, stochastic: bool) -> Episodes:
+        """Play one episode in each of several copies.
+
+        Args:
+            task: What to play.
+            policy: Acts.
+            episodes: How many, at least 1.
+            seed: Draws the initial states, and the actions where they are sampled.
+            stochastic: Sample the actions instead of taking the most likely ones.
+        """
+
+    @abstractmethod
+    def film(self, task_name: str, policy: PolicyT, seed: int) -> Pictures:
+        """Play one episode with the most likely actions and draw it.
+
+        Args:
+            task_name: One that cannot be drawn gives no frames and a note that says why.
+            policy: Acts.
+            seed: Draws the initial state.
+        """

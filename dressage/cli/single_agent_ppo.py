@@ -1,0 +1,62 @@
+"""Owns how the command line drives `dressage.ppo`: PPO on tasks of one agent."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dressage import ppo
+from dressage.cli.algorithm import Algorithm, Trainable
+from dressage.cli.presets import SINGLE_AGENT_PPO
+from dressage.config import Option
+from dressage.envs import BaseEnv, HostTask
+from dressage.envs.registry import AgentKind, SingleAgentTask, Task
+from dressage.reporting.metric_rows import jsonable
+from dressage.reporting.rollouts import Episodes, Pictures, film_episode, play_episodes
+
+
+class SingleAgentPPO(Algorithm[ppo.Policy]):
+    """PPO on functional environments and on Gymnasium's."""
+
+    name: ClassVar[str] = "ppo"
+    title: ClassVar[str] = "PPO"
+    help: ClassVar[str] = "Proximal policy optimisation of one agent."
+    trains: ClassVar[AgentKind] = "single"
+    options: ClassVar[tuple[Option, ...]] = ppo.OPTIONS
+    steps_option: ClassVar[str] = "TOTAL_TIMESTEPS"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = SINGLE_AGENT_PPO
+
+    def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return every field of `ppo.Config`; see `Algorithm.resolve`."""
+        config = _config(given)
+        return {option.name: jsonable(getattr(config, option.name)) for option in self.options}
+
+    def make_run(
+        self, task: Task, options: Mapping[str, Any], seeds: tuple[int, ...]
+    ) -> Trainable[ppo.Policy]:
+        """Prepare a run; see `Algorithm.make_run`."""
+        return ppo.make_trainer(_single(task), _config(options), seeds)
+
+    def updates_at_evaluations(self, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return when evaluations are due, as `ppo.Config` says."""
+        return _config(options).updates_at_evaluations()
+
+    def load_policy(self, folder: Path) -> ppo.Policy:
+        """Read a policy; see `ppo.Policy.load`."""
+        return ppo.Policy.load(folder)
+
+    def play(self, task: Task, policy: ppo.Policy, episodes: int, seed: int, *, stochastic: bool) -> Episodes:
+        """Play episodes; see `Algorithm.play`."""
+        return play_episodes(_single(task), policy, episodes, seed, stochastic=stochastic)
+
+    def film(self, task_name: str, policy: ppo.Policy, seed: int) -> Pictures:
+        """Film an episode; see `Algorithm.film`."""
+        return film_episode(task_name, policy, seed)
+
+
+def _config(options: Mapping[str, Any]) -> ppo.Config:
+    return ppo.Config.from_mapping(dict(options)).validate()
+
+
+def _single(task: Task) -> SingleAgentTask:
+    assert isinstance(task, BaseEnv | HostTask), "algorithms are chosen by what the task has"
+    return task
