@@ -27,3 +27,11 @@ class CheckpointError(DressageError):
 
 class MissingExtraError(DressageError, ImportError):
     """An optional package is not installed; the text names the extra that brings it."""
+
+
+class EnvironmentRaisedError(DressageError, RuntimeError):
+    """An environment raised; the text names copy, step and what it raised, a note has its trace."""
+
+
+class WorkerLostError(DressageError, RuntimeError):
+    """A worker died or gave no answer in time; the text names it, its process and its exit code."""

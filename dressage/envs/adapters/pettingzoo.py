@@ -96,6 +96,11 @@ def from_parallel_env(env: str | Callable[..., ParallelEnv], options: Options | 
     return ParallelTask(task, _ModulesEnv(module.__name__), given)
 
 
+def module_of(task: ParallelTask) -> str | None:
+    """Return the module whose `parallel_env` a task calls, or None where it is made in another way."""
+    return task.maker.module if isinstance(task.maker, _ModulesEnv) else None
+
+
 @dataclass(frozen=True)
 class _Call:
     """A maker from a function of keywords."""

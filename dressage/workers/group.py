@@ -1,0 +1,342 @@
+"""What a group of workers is, and the half of it that is the same wherever the environments step.
+
+A `Stepper` moves environments and leaves results in blocks; `StepperGroup` checks actions before it and
+numbers after it, counts episodes, and hands out records that stay as they are.
+"""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dressage.config import whole_number
+from dressage.errors import ConfigError, EnvironmentContractError, NonFiniteError
+from dressage.workers.blocks import Blocks, GroupBlocks
+from dressage.workers.copies import place
+from dressage.workers.layout import ROUNDING, ActionPart, AgentGroup, ParallelLayout
+from dressage.workers.records import GroupObservation, GroupStep, HostObservation, HostParallelStep
+
+Actions = Sequence[Any]
+"""For each group an array `[A, B, *shape]` of environment actions, or a dict or tuple of such arrays."""
+
+
+class WorkerGroup(Protocol):
+    """Copies of a `ParallelEnv`, wherever they step.
+
+    Attributes:
+        num_envs: `B`, how many copies there are.
+        layout: How their observations and actions lie in arrays.
+    """
+
+    num_envs: int
+    layout: ParallelLayout
+
+    def reset(self, seeds: Sequence[int]) -> HostObservation:
+        """Start an episode in every copy.
+
+        Args:
+            seeds: One seed for each copy, integers >= 0; later episodes go on from a copy's own generator.
+        """
+        ...
+
+    def step(self, actions: Actions) -> HostParallelStep:
+        """Step every copy; those whose episode ends are reset within the step.
+
+        Args:
+            actions: For each group the actions `[A, B, *shape]` as the environment takes them (start offsets
+                added), a dict or tuple of such arrays for Dict and Tuple spaces. Rows of agents that are not
+                there are not looked at.
+        """
+        ...
+
+    def send(self, actions: Actions) -> None:
+        """Start a step; what `receive` returns belongs to it."""
+        ...
+
+    def receive(self) -> HostParallelStep:
+        """Wait for the step that `send` started."""
+        ...
+
+    def close(self) -> None:
+        """End the environments and whatever they run in; may be called again."""
+        ...
+
+
+class Stepper(Protocol):
+    """Moves the environments behind a `StepperGroup`.
+
+    Attributes:
+        blocks: Where actions and seeds are read from and results are left.
+    """
+
+    blocks: Blocks
+
+    def reset(self) -> None:
+        """Reset every copy with the blocks' seeds."""
+        ...
+
+    def send(self) -> None:
+        """Start a step with the blocks' actions."""
+        ...
+
+    def receive(self) -> None:
+        """Wait until the results of the step lie in the blocks."""
+        ...
+
+    def close(self) -> None:
+        """End everything; may be called again."""
+        ...
+
+
+class StepperGroup:
+    """A `WorkerGroup` over any stepper; usable in a `with` statement.
+
+    After an error the group is closed: the environments are then in no state to go on from.
+    """
+
+    def __init__(self, stepper: Stepper, layout: ParallelLayout) -> None:
+        self.layout = layout
+        self.num_envs = stepper.blocks.ended.shape[0]
+        self._stepper = stepper
+        self._parts = [[_PartCheck(part) for part in group.action.parts] for group in layout.groups]
+        self._counts = [EpisodeCounts(blocks.reward.shape) for blocks in stepper.blocks.groups]
+        self._step = 0
+        self._state = "new"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def reset(self, seeds: Sequence[int]) -> HostObservation:
+        """Start an episode in every copy; see `WorkerGroup.reset`.
+
+        Raises:
+            ConfigError: If there is not one seed for each copy, or a seed is no integer >= 0.
+            EnvironmentContractError: If an environment breaks its contract.
+            NonFiniteError: If an observation is not finite.
+            EnvironmentRaisedError: If an environment raises.
+            WorkerLostError: If a worker process dies or gives no answer in time.
+        """
+        self._check_open("new", "ready")
+        given = list(seeds)
+        whole = [seed for seed in map(whole_number, given) if seed is not None and seed >= 0]
+        if len(given) != self.num_envs or len(whole) != len(given):
+            raise ConfigError(f"reset needs {self.num_envs} seeds, integers >= 0, got {given}.")
+        self._stepper.blocks.seeds[:] = whole
+        self._step = 0
+        self._counts = [EpisodeCounts(blocks.reward.shape) for blocks in self._stepper.blocks.groups]
+        self._closing_on_error(self._stepper.reset)
+        self._closing_on_error(self._check_observations)
+        self._state = "ready"
+        return tuple(_observation(blocks) for blocks in self._stepper.blocks.groups)
+
+    def step(self, actions: Actions) -> HostParallelStep:
+        """Step every copy; see `WorkerGroup.step`.
+
+        Raises:
+            EnvironmentContractError: If an action lies outside its space, or an environment breaks its
+                contract.
+            NonFiniteError: If an observation, a reward or a cost is not finite.
+            EnvironmentRaisedError: If an environment raises.
+            WorkerLostError: If a worker process dies or gives no answer in time.
+        """
+        self.send(actions)
+        return self.receive()
+
+    def send(self, actions: Actions) -> None:
+        """Start a step; see `step`."""
+        self._check_open("ready")
+        if len(actions) != len(self.layout.groups):
+            raise EnvironmentContractError(
+                f"step needs actions for {len(self.layout.groups)} groups of agents, got {len(actions)}."
+            )
+        for group, given in enumerate(actions):
+            self._write_actions(group, given)
+        self._closing_on_error(self._stepper.send)
+        self._state = "stepping"
+
+    def receive(self) -> HostParallelStep:
+        """Wait for the step that `send` started; see `step`."""
+        self._check_open("stepping")
+        self._closing_on_error(self._stepper.receive)
+        self._closing_on_error(self._check_results)
+        self._state = "ready"
+        self._step += 1
+        groups = tuple(
+            _group_step(blocks, counts)
+            for blocks, counts in zip(self._stepper.blocks.groups, self._counts, strict=True)
+        )
+        return HostParallelStep(groups, self._stepper.blocks.ended.copy())
+
+    def close(self) -> None:
+        """End the environments and whatever they run in; may be called again."""
+        self._state = "closed"
+        self._stepper.close()
+
+    def _check_open(self, *states: str) -> None:
+        if self._state in states:
+            return
+        if self._state == "closed":
+            raise RuntimeError("This group of workers is closed; make a new one.")
+        due = (
+            "receive" if self._state == "stepping" else "send or step" if self._state == "ready" else "reset"
+        )
+        raise RuntimeError(f"This group of workers waits for {due}.")
+
+    def _closing_on_error(self, work: Any) -> None:  # noqa: ANN401 (a bound method)
+        try:
+            work()
+        except BaseException:
+            self.close()
+            raise
+
+    def _write_actions(self, group: int, given: Any) -> None:  # noqa: ANN401
+        layout, blocks = self.layout.groups[group], self._stepper.blocks.groups[group]
+        for check, block in zip(self._parts[group], blocks.actions, strict=True):
+            name = check.part.name
+            values = np.asarray(given if name is None else given[name])
+            if values.shape != block.shape:
+                raise EnvironmentContractError(
+                    f"The actions of group {layout.agents}{_part(name)} must have shape {block.shape}, "
+                    f"got {values.shape}."
+                )
+            bad = check.write(block, values, blocks.alive)
+            if bad is not None:
+                row, copy = bad
+                raise EnvironmentContractError(
+                    f"{place(copy, self._step)}: the action{_part(name)} of agent {layout.agents[row]!r} is "
+                    f"{values[row, copy]}, which lies outside its space, {check.words()}."
+                )
+
+    def _check_results(self) -> None:
+        for layout, blocks in zip(self.layout.groups, self._stepper.blocks.groups, strict=True):
+            self._check_finite(layout, blocks.final_observation, "final observation")
+            self._check_finite(layout, blocks.reward, "reward")
+            if self.layout.cost_key is not None:
+                self._check_finite(layout, blocks.cost, f"cost {self.layout.cost_key!r}")
+        self._check_observations()
+
+    def _check_observations(self) -> None:
+        for layout, blocks in zip(self.layout.groups, self._stepper.blocks.groups, strict=True):
+            self._check_finite(layout, blocks.observation, "observation")
+
+    def _check_finite(self, layout: AgentGroup, values: npt.NDArray[np.float32], field: str) -> None:
+        # A sum is infinite or NaN where an element is, or where it overflows: then each is looked at.
+        with np.errstate(over="ignore", invalid="ignore"):
+            suspicious = not np.isfinite(values.sum())
+        if not suspicious:
+            return
+        broken = ~np.isfinite(values.reshape(*values.shape[:2], -1)).all(-1)
+        if broken.any():
+            row, copy = np.argwhere(broken)[0].tolist()
+            numbers = values[row, copy].ravel()
+            index = int(np.argmin(np.isfinite(numbers)))
+            which = f" (component {index})" if values.ndim > 2 else ""
+            raise NonFiniteError(
+                f"{place(copy, self._step)}: the {field} of agent {layout.agents[row]!r}{which} is "
+                f"{numbers[index]}: not finite, or too large for float32. "
+                "Check the environment's dynamics and rewards at that point."
+            )
+
+
+class EpisodeCounts:
+    """Running returns, lengths and costs of every agent's open episode; arrays `[A, B]`."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._returns = np.zeros(shape)
+        self._costs = np.zeros(shape)
+        self._lengths = np.zeros(shape, np.int32)
+
+    def add(self, blocks: GroupBlocks) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """Count a step; returns copies of returns, lengths and costs with this step in them."""
+        self._returns += blocks.reward
+        self._costs += blocks.cost
+        self._lengths += blocks.alive_before
+        counted = self._returns.copy(), self._lengths.copy(), self._costs.copy()
+        over = ~blocks.alive
+        if over.any() or blocks.terminated.any() or blocks.truncated.any():
+            over |= blocks.terminated | blocks.truncated
+            for array in (self._returns, self._costs, self._lengths):
+                array[over] = 0
+        return counted
+
+
+class _PartCheck:
+    """Checks and writes one part of the actions of a group."""
+
+    def __init__(self, part: ActionPart) -> None:
+        self.part = part
+        self._whole = np.dtype(part.dtype).kind in "iub"
+        low, high = (np.array(bound).reshape(part.shape) for bound in (part.low, part.high))
+        self._low, self._high = low, high
+        self._bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
+        if self._whole:
+            self._least, self._most = low, high
+        else:
+            with np.errstate(invalid="ignore"):
+                self._least = low - ROUNDING * np.maximum(1.0, np.abs(low))
+                self._most = high + ROUNDING * np.maximum(1.0, np.abs(high))
+
+    def words(self) -> str:
+        """Say what is allowed."""
+        kind = "integers" if self._whole else "numbers"
+        return f"{kind} from {self._low.tolist()} to {self._high.tolist()}"
+
+    def write(
+        self, block: npt.NDArray[Any], values: npt.NDArray[Any], alive: npt.NDArray[np.bool_]
+    ) -> tuple[int, int] | None:
+        """Write actions in the space's dtype; returns agent and copy of the first that is not allowed.
+
+        What rounding to float32 has carried past a bound is put back onto it.
+        """
+        if self._whole and values.dtype.kind not in "iub":
+            whole = values == np.round(values)
+            right = whole & (values >= self._least) & (values <= self._most)
+        elif self._bounded:
+            right = (values >= self._least) & (values <= self._most)  # False for NaN
+        else:
+            right = np.isfinite(values)
+        if not right.all():
+            wrong = ~right.reshape(*right.shape[:2], -1).all(-1) & alive
+            if wrong.any():
+                row, copy = np.argwhere(wrong)[0].tolist()
+                return row, copy
+        if self._bounded and not self._whole:
+            np.clip(values, self._low, self._high, out=block, casting="unsafe")
+        else:
+            block[...] = (
+                values if not self._whole or values.dtype.kind in "iub" else np.where(right, values, 0)
+            )
+        return None
+
+
+def _observation(blocks: GroupBlocks) -> GroupObservation:
+    mask = blocks.mask.copy() if blocks.mask.shape[-1] else None
+    return GroupObservation(blocks.observation.copy(), blocks.alive.copy(), mask)
+
+
+def _group_step(blocks: GroupBlocks, counts: EpisodeCounts) -> GroupStep:
+    returns, lengths, costs = counts.add(blocks)
+    return GroupStep(
+        observation=_observation(blocks),
+        final_observation=blocks.final_observation.copy(),
+        reward=blocks.reward.copy(),
+        cost=blocks.cost.copy(),
+        terminated=blocks.terminated.copy(),
+        truncated=blocks.truncated.copy(),
+        alive_before=blocks.alive_before.copy(),
+        final_observation_missing=blocks.missing.copy(),
+        episode_return=returns,
+        episode_length=lengths,
+        episode_cost=costs,
+    )
+
+
+def _part(name: str | int | None) -> str:
+    return "" if name is None else f" {name!r}"
