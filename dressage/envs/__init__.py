@@ -12,6 +12,7 @@ from dressage.envs.adapters.parallel_face import to_parallel_env
 from dressage.envs.adapters.pettingzoo import ParallelTask, from_parallel_env
 from dressage.envs.adapters.tuple_space import from_tuple_space
 from dressage.envs.checks import check_environment
+from dressage.envs.cmdp import CMDPSolution, FiniteCMDP, solve_cmdp
 from dressage.envs.functional import BaseEnv, Environment, Step
 from dressage.envs.multi_agent import AgentStep, MultiAgentEnv, MultiAgentStep
 from dressage.envs.multi_agent_checks import check_multi_agent_environment
@@ -23,7 +24,9 @@ __all__ = [
     "PREFIXES",
     "AgentStep",
     "BaseEnv",
+    "CMDPSolution",
     "Environment",
+    "FiniteCMDP",
     "HostStep",
     "HostTask",
     "HostVectorEnv",
@@ -46,6 +49,7 @@ __all__ = [
     "make",
     "registry",
     "render",
+    "solve_cmdp",
     "spaces",
     "suite",
     "tasks",

@@ -18,7 +18,18 @@ from dressage.envs.adapters.pettingzoo import ParallelTask, from_parallel_env
 from dressage.envs.adapters.tuple_space import from_tuple_space
 from dressage.envs.functional import BaseEnv
 from dressage.envs.multi_agent import MultiAgentEnv
-from dressage.envs.suite import budget_bandit, cartpole, corridor, coupled_budget, pendulum, safe_spread
+from dressage.envs.suite import (
+    budget_bandit,
+    cartpole,
+    corridor,
+    coupled_budget,
+    crossing,
+    pendulum,
+    platoon,
+    risk_ladder,
+    safe_spread,
+    shortcut_cmdp,
+)
 from dressage.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,11 +70,25 @@ SHIPPED = {
         coupled_budget.OPTIONS,
         "Two agents take together what a limit on the product of their takings allows.",
     ),
+    "crossing": ShippedTask(
+        crossing.Crossing, crossing.OPTIONS, "Robots change places across a circle and do not collide."
+    ),
     "pendulum": ShippedTask(
         pendulum.Pendulum, pendulum.OPTIONS, "Swing up a rod and hold it there; one torque."
     ),
+    "platoon": ShippedTask(
+        platoon.Platoon, platoon.OPTIONS, "Cars keep a close but safe distance behind a leader."
+    ),
+    "risk_ladder": ShippedTask(
+        risk_ladder.RiskLadder, risk_ladder.OPTIONS, "Climb fast, but do not fall; every risk is known."
+    ),
     "safe_spread": ShippedTask(
         safe_spread.SafeSpread, safe_spread.OPTIONS, "Agents cover landmarks together and do not collide."
+    ),
+    "shortcut_cmdp": ShippedTask(
+        shortcut_cmdp.ShortcutCMDP,
+        shortcut_cmdp.OPTIONS,
+        "Cross a grid through hazards or around them; the optimum under a limit is known.",
     ),
 }
 

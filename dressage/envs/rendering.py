@@ -9,6 +9,7 @@ from dressage.envs.functional import BaseEnv, PyTree
 from dressage.envs.multi_agent import MultiAgentEnv
 from dressage.envs.wrappers.base import Wrapper
 from dressage.envs.wrappers.episodes import AutoReset
+from dressage.envs.wrappers.multi_agent_base import MultiAgentWrapper, OneAgent
 from dressage.errors import EnvironmentContractError
 
 
@@ -22,7 +23,9 @@ class Drawable(Protocol):
 
 def can_render(env: BaseEnv | MultiAgentEnv) -> bool:
     """Whether an environment, or the one inside its wrappers, can be drawn."""
-    return isinstance(env, Drawable) or (isinstance(env, Wrapper | AutoReset) and can_render(env.env))
+    if isinstance(env, OneAgent | MultiAgentWrapper | Wrapper | AutoReset):
+        return can_render(env.env)
+    return isinstance(env, Drawable)
 
 
 def render(env: BaseEnv | MultiAgentEnv, state: PyTree) -> npt.NDArray[np.uint8]:
@@ -40,6 +43,8 @@ def render(env: BaseEnv | MultiAgentEnv, state: PyTree) -> npt.NDArray[np.uint8]
     """
     if isinstance(env, Drawable):
         return env.render(state)
-    if isinstance(env, Wrapper | AutoReset):
+    if isinstance(env, OneAgent):
+        return render(env.env, state)
+    if isinstance(env, MultiAgentWrapper | Wrapper | AutoReset):
         return render(env.env, state.inner)
     raise EnvironmentContractError(f"{type(env).__name__} has no render(state) that draws a picture.")

@@ -24,8 +24,12 @@ def test_the_names_of_the_suite_and_the_prefixes_are_listed():
         "cartpole",
         "corridor",
         "coupled_budget",
+        "crossing",
         "pendulum",
+        "platoon",
+        "risk_ladder",
         "safe_spread",
+        "shortcut_cmdp",
     )
     host = {"gymnasium", "lbforaging", "pettingzoo", "rware"}
     assert set(PREFIXES) == {"brax", "gymnax", "jaxmarl", "python", *host}

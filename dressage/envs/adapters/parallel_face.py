@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from pettingzoo import ParallelEnv
 
-from dressage.envs.functional import PyTree
+from dressage.envs.functional import BaseEnv, PyTree
 from dressage.envs.multi_agent import MultiAgentEnv
 from dressage.envs.rendering import can_render, render
 from dressage.envs.wrappers.agent_spaces import agent_spaces
 from dressage.envs.wrappers.episodes import begin_episodes
 from dressage.envs.wrappers.multi_agent import Tally, advance_agents, living
+from dressage.envs.wrappers.multi_agent_base import as_multi_agent
 from dressage.errors import ConfigError, EnvironmentContractError
 
 RENDER_FPS = 10
@@ -130,17 +131,17 @@ class ParallelFace(ParallelEnv):  # type: ignore[misc]  # PettingZoo says nothin
         return {agent: _of_space(seen[agent], self.observation_spaces[agent]) for agent in agents}
 
 
-def to_parallel_env(env: MultiAgentEnv, render_mode: str | None = None) -> ParallelFace:
+def to_parallel_env(env: BaseEnv | MultiAgentEnv, render_mode: str | None = None) -> ParallelFace:
     """Return the host face of a functional environment of many agents.
 
     Args:
-        env: The environment; `max_steps` becomes `truncated`.
+        env: The environment; `max_steps` becomes `truncated`. One of a single agent has the agent `"agent"`.
         render_mode: `"rgb_array"` where the environment has `render(state)`, or None.
 
     Raises:
         ConfigError: If the environment has no such mode.
     """
-    return ParallelFace(env, render_mode)
+    return ParallelFace(as_multi_agent(env), render_mode)
 
 
 def _compiled(env: MultiAgentEnv) -> Compiled:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dressage.config import Option
+from dressage.envs.cmdp import FiniteCMDP, Table
 from dressage.envs.functional import BaseEnv, Reset, Transition
 from dressage.envs.spaces import Box, Discrete
 
@@ -46,6 +48,28 @@ class BudgetBandit(BaseEnv):
     def action_space(self, state: jax.Array) -> Discrete:
         """0 takes nothing, 1 takes 1."""
         return Discrete(2)
+
+    def model(self) -> FiniteCMDP:
+        """Return the process over the steps."""
+        taken = np.array([0.0, 1.0])
+        return budget_process(self.max_steps, rewards=taken, costs=taken)
+
+
+def budget_process(horizon: int, rewards: Table, costs: Table) -> FiniteCMDP:
+    """Return the process of an episode of a fixed number of steps whose payments depend on the action alone.
+
+    Args:
+        horizon: Steps of an episode, which are the states.
+        rewards: `[A]` of each action.
+        costs: `[A]` of each action.
+    """
+    following = np.eye(horizon, k=1)  # nothing follows the last step
+    return FiniteCMDP(
+        transitions=np.repeat(following[:, None], len(rewards), axis=1),
+        rewards=np.tile(rewards, (horizon, 1)),
+        costs=np.tile(costs, (horizon, 1)),
+        initial=np.eye(horizon)[0],
+    )
 
 
 def observe_step(step: jax.Array, horizon: int) -> jax.Array:

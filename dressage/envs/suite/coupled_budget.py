@@ -5,11 +5,13 @@ from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dressage.config import Option
+from dressage.envs.cmdp import FiniteCMDP
 from dressage.envs.multi_agent import Actions, AgentsReset, AgentsTransition, MultiAgentEnv
 from dressage.envs.spaces import Box, Discrete
-from dressage.envs.suite.budget_bandit import HORIZON_OPTION, observe_step
+from dressage.envs.suite.budget_bandit import HORIZON_OPTION, budget_process, observe_step
 
 OPTIONS: tuple[Option, ...] = (HORIZON_OPTION,)
 
@@ -71,3 +73,12 @@ class CoupledBudget(MultiAgentEnv):
     def action_space(self, state: State, agent: str) -> Discrete:
         """0 takes nothing, the greatest number takes 1."""
         return Discrete(LEVELS[agent])
+
+    def model(self) -> FiniteCMDP:
+        """Return the process over the steps, with the pairs of amounts as actions, `agent_0`'s first.
+
+        Its optimum lets both draw together; whoever is held to 1 leaves it in reach of independent draws.
+        """
+        first, second = (np.linspace(0, 1, LEVELS[agent]) for agent in AGENTS)
+        total, product = np.add.outer(first, second), np.multiply.outer(first, second)
+        return budget_process(self.max_steps, rewards=total.ravel(), costs=product.ravel())
