@@ -159,4 +159,5 @@ def _infeasible(name: str, limit: float | None, cheapest: OptimizeResult) -> str
 def _policy(occupancy: Table) -> Table:
     visits = occupancy.sum(axis=-1, keepdims=True)
     uniform = np.full_like(occupancy, 1 / occupancy.shape[-1])
-    return np.divide(occupancy, visits, out=uniform, where=visits > 1e-12)
+    np.divide(occupancy, visits, out=uniform, where=visits > 1e-12)
+    return uniform

@@ -153,7 +153,8 @@ def _arrow(canvas: Canvas, start: tuple[float, float], length: float, colour: Co
 def _distances(positions: Points) -> Points:
     """`[N, N]` between all pairs; no robot is near itself."""
     way = positions[:, None] - positions[None]
-    return np.linalg.norm(way, axis=-1) + np.diag(np.full(len(positions), np.inf))
+    apart: Points = np.linalg.norm(way, axis=-1) + np.diag(np.full(len(positions), np.inf))
+    return apart
 
 
 def _pixel(place: Points, middle: float, scale: float) -> tuple[float, float]:

@@ -187,7 +187,8 @@ def others_first(rows: jax.Array) -> jax.Array:
 
 def _distance(state: CrossingState) -> jax.Array:
     """`[N]` metres to the goal."""
-    return jnp.linalg.norm(state.goal - state.position, axis=1)
+    distance: jax.Array = jnp.linalg.norm(state.goal - state.position, axis=1)
+    return distance
 
 
 def _collided(state: CrossingState) -> jax.Array:

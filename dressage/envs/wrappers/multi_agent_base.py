@@ -48,8 +48,8 @@ class MultiAgentWrapper(MultiAgentEnv):
 
     def step(self, state: Wrapped, actions: Actions) -> AgentsTransition:
         """Make one step; see `MultiAgentEnv.step`."""
-        inner, *rest = self.env.step(state.inner, actions)
-        return Wrapped(inner, None), *rest
+        inner, observations, rewards, terminated, truncated, infos = self.env.step(state.inner, actions)
+        return Wrapped(inner, None), observations, rewards, terminated, truncated, infos
 
     def observation_space(self, state: Wrapped, agent: str) -> AnySpace:
         """Return the space of an agent's observations."""
