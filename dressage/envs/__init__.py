@@ -4,6 +4,7 @@ from typing import Any
 
 from dressage.envs import adapters, registry, spaces, suite, wrappers
 from dressage.envs.adapters.brax import from_brax
+from dressage.envs.adapters.cost_wrapper import CostWrapper, with_cost
 from dressage.envs.adapters.gymnasium import HostStep, HostTask, HostVectorEnv, from_gymnasium
 from dressage.envs.adapters.gymnasium_face import to_gymnasium_env
 from dressage.envs.adapters.gymnax import from_gymnax
@@ -13,6 +14,7 @@ from dressage.envs.adapters.pettingzoo import ParallelTask, from_parallel_env
 from dressage.envs.adapters.tuple_space import from_tuple_space
 from dressage.envs.checks import check_environment
 from dressage.envs.cmdp import CMDPSolution, FiniteCMDP, solve_cmdp
+from dressage.envs.costs import CostFromInfo, CostStep
 from dressage.envs.functional import BaseEnv, Environment, Step
 from dressage.envs.multi_agent import AgentStep, MultiAgentEnv, MultiAgentStep
 from dressage.envs.multi_agent_checks import check_multi_agent_environment
@@ -25,6 +27,9 @@ __all__ = [
     "AgentStep",
     "BaseEnv",
     "CMDPSolution",
+    "CostFromInfo",
+    "CostStep",
+    "CostWrapper",
     "Environment",
     "FiniteCMDP",
     "HostStep",
@@ -55,6 +60,7 @@ __all__ = [
     "tasks",
     "to_gymnasium_env",
     "to_parallel_env",
+    "with_cost",
     "wrappers",
 ]
 

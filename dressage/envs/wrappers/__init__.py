@@ -2,6 +2,7 @@
 
 from dressage.envs.wrappers.actions import ActionDelay, ClipAction, SquashAction
 from dressage.envs.wrappers.base import Wrapped, Wrapper, spaces_of
+from dressage.envs.wrappers.cost import AddCost
 from dressage.envs.wrappers.episodes import AutoReset, EpisodeState, EpisodeStatistics, TimeLimit
 from dressage.envs.wrappers.multi_agent import MultiAgentVectorEnv, Tally
 from dressage.envs.wrappers.multi_agent_base import MultiAgentWrapper, OneAgent, as_multi_agent
@@ -12,6 +13,7 @@ from dressage.envs.wrappers.vector import Vector, VectorEnv
 
 __all__ = [
     "ActionDelay",
+    "AddCost",
     "AutoReset",
     "ClipAction",
     "EpisodeState",
