@@ -4,12 +4,15 @@ from typing import Annotated
 
 import typer
 
+from dressage.cli.counts import positive_count
 from dressage.cli.run_argument import RunArgument
 
 
 def evaluate(
     run: RunArgument,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes for each seed's policy.")] = 100,
+    episodes: Annotated[
+        int, typer.Option(parser=positive_count, metavar="COUNT", help="Episodes for each seed's policy.")
+    ] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Draws the initial states.")] = 0,
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions instead of taking the most likely ones.")

@@ -1,6 +1,7 @@
 """Owns the way from what a user typed, or from a run directory, to a task, options and a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import yaml
 
 from dressage.cli.algorithm import Algorithm, Trainable
+from dressage.cli.counts import read_count
 from dressage.cli.known_algorithms import algorithm_for
 from dressage.cli.start_up import machine, versions
 from dressage.config import check_names
@@ -16,6 +18,7 @@ from dressage.envs import make
 from dressage.envs.registry import Task
 from dressage.errors import ConfigError
 from dressage.reporting.run_folder import RunFolder, RunRecord
+from dressage.reporting.run_lock import LOCK, locked, make_folder
 
 
 @dataclass(frozen=True)
@@ -106,23 +109,20 @@ def default_folder(task: str, seed: int, root: Path = Path("runs")) -> Path:
     return root / f"{plain.name}-{datetime.now():%Y%m%d-%H%M%S}" if plain.exists() else plain
 
 
-def create_folder(path: Path, record: RunRecord) -> RunFolder:
-    """Make the directory of a new run and write its `config.json`.
+@contextmanager
+def new_folder(path: Path, record: RunRecord) -> Iterator[RunFolder]:
+    """Make the directory of a new run, write its `config.json` and hold its lock.
 
     Raises:
-        ConfigError: If there is something at the path already.
+        ConfigError: If there is something at the path already, or the directory cannot be made.
     """
     folder = RunFolder(path)
-    if folder.holds_run():
-        raise ConfigError(
-            f"{path} holds a run already. Go on with it by: dressage train --run {path} --resume\n"
-            "Or start another one with a different --run."
-        )
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"{path} exists and is no empty folder. Give another one with --run.")
-    path.mkdir(parents=True, exist_ok=True)
-    record.write(folder)
-    return folder
+    _refuse_taken(folder)
+    make_folder(path)
+    with locked(path):
+        _refuse_taken(folder)  # Another process may have been faster.
+        record.write(folder)
+        yield folder
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
@@ -139,8 +139,21 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(f"--set takes KEY=VALUE, for example --set LR=3e-4; got {text!r}.")
         if name in parsed:
             raise ConfigError(f"--set gives {name} twice.")
+        if not value.strip():
+            raise ConfigError(f"--set {name}= gives no value; write it behind the equals sign.")
         parsed[name] = _parse_value(name, value)
     return parsed
+
+
+def _refuse_taken(folder: RunFolder) -> None:
+    path = folder.path
+    if folder.holds_run():
+        raise ConfigError(
+            f"{path} holds a run already. Go on with it by: dressage train --run {path} --resume\n"
+            "Or start another one with a different --run."
+        )
+    if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
+        raise ConfigError(f"{path} exists and is no empty folder. Give another one with --run.")
 
 
 def _plan(record: RunRecord, algorithm: Algorithm[Any], task: Task) -> Plan:
@@ -150,6 +163,8 @@ def _plan(record: RunRecord, algorithm: Algorithm[Any], task: Task) -> Plan:
 def _given_options(request: Request, algorithm: Algorithm[Any]) -> Mapping[str, Any]:
     given = parse_settings(request.settings)
     check_names(given, [option.name for option in algorithm.options], algorithm.title)
+    counts = {option.name for option in algorithm.options if option.kind == "integer"}
+    given = {name: _as_count(value) if name in counts else value for name, value in given.items()}
     if request.steps is None:
         return given
     if algorithm.steps_option in given:
@@ -163,6 +178,12 @@ def _parse_value(name: str, text: str) -> Any:  # noqa: ANN401 (options hold val
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {name}: {text!r} is no YAML value.") from error
     return _as_number(value) if isinstance(value, str) else value
+
+
+def _as_count(value: Any) -> Any:  # noqa: ANN401 (whatever was typed, for the option to judge)
+    """Read `1M` as a count; what is none stays as it is."""
+    number = read_count(value) if isinstance(value, str) else None
+    return value if number is None else number
 
 
 def _as_number(text: str) -> float | str:

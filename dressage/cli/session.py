@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dressage.cli.algorithm import Trainable
 from dressage.cli.results import finish_run, show_results
-from dressage.cli.run_setup import Plan, Request, create_folder, plan_again, plan_run
+from dressage.cli.run_setup import Plan, Request, new_folder, plan_again, plan_run
 from dressage.cli.stop_signals import INTERRUPTED, StopSignals
 from dressage.cli.training_loop import Outcome, Timing, TrainingLoop
 from dressage.learning.checkpoints import Checkpoints
@@ -19,6 +19,7 @@ from dressage.reporting.metric_rows import keep_until
 from dressage.reporting.progress import open_progress
 from dressage.reporting.report import describe_resume
 from dressage.reporting.run_folder import RunFolder, RunRecord
+from dressage.reporting.run_lock import locked
 from dressage.reporting.sinks import JsonLines, Sink, TensorBoard, WeightsAndBiases, check_installed
 from dressage.reporting.wording import describe_count
 
@@ -73,9 +74,8 @@ def start_run(request: Request, path: Path, extras: Extras) -> int:
     console = Console()
     check_installed(tensorboard=extras.tensorboard, wandb=extras.wandb is not None)
     plan = plan_run(request)
-    folder = create_folder(path, plan.record)
-    _introduce(console, folder, plan)
-    with StopSignals(_stopped_at_once(folder)) as stop:
+    with new_folder(path, plan.record) as folder, StopSignals(_stopped_at_once(folder)) as stop:
+        _introduce(console, folder, plan)
         start = Start(plan.trainer.init(), Timing())
         return _train(console, folder, plan, start, extras, stop)
 
@@ -97,7 +97,7 @@ def resume_run(path: Path, extras: Extras) -> int:
     folder = RunFolder(path)
     plan = plan_again(RunRecord.read(folder))
     trainer = plan.trainer
-    with StopSignals(_stopped_at_once(folder)) as stop:
+    with locked(path), StopSignals(_stopped_at_once(folder)) as stop:
         start = _restore(console, folder, trainer)
         if trainer.updates_done(start.state) >= trainer.num_updates and folder.summary.is_file():
             _say(console, f"{path} is finished already: all {trainer.num_updates:,} updates are done.")

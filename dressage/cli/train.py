@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dressage.cli.counts import positive_count
 from dressage.errors import ConfigError
 
 RunOption = Annotated[
@@ -30,7 +31,10 @@ def train(
     steps: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Environment steps of each seed, rounded up to whole updates.", show_default=False
+            parser=positive_count,
+            metavar="COUNT",
+            help="Environment steps of each seed, rounded up to whole updates; 1M and 1e6 are a million.",
+            show_default=False,
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="First seed.")] = 0,

@@ -20,9 +20,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dressage.errors import CheckpointError
 from dressage.reporting.seed_statistics import finished_only
 
 Row = dict[str, Any]
+
+PLACE = frozenset({"kind", "updates", "steps", "time_s", "steps_per_second"})
+"""What every row has."""
 
 
 def train_row(progress: Mapping[str, float], metrics: Mapping[str, np.ndarray]) -> Row:
@@ -79,11 +83,15 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401 (walks any nested value)
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read the rows of a metrics file; a last line that was cut off by a crash is left out."""
+    """Read the rows of a metrics file; a last line that was cut off by a crash is left out.
+
+    Raises:
+        CheckpointError: If any other line is no row.
+    """
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1] if line.strip()]
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [_read_row(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def keep_until(path: Path, updates: int) -> list[Row]:
@@ -92,6 +100,9 @@ def keep_until(path: Path, updates: int) -> list[Row]:
     Args:
         path: The metrics file; need not exist.
         updates: Updates done in the state that training goes on from.
+
+    Raises:
+        CheckpointError: If a line is damaged; the file stays as it is.
     """
     kept = [row for row in read_rows(path) if row["updates"] <= updates]
     if path.is_file():
@@ -114,6 +125,38 @@ def seed_values(row: Mapping[str, Any], name: str) -> np.ndarray:
 def episode_returns(row: Mapping[str, Any]) -> np.ndarray:
     """Return an evaluation's returns, `[K, E]` float64, NaN where the episode did not finish."""
     return np.atleast_2d(np.asarray(row["eval/returns"], dtype=np.float64))
+
+
+def _read_row(path: Path, number: int, line: bytes) -> Row:
+    try:
+        row = json.loads(line.decode("utf-8"))
+    except ValueError as error:  # No JSON, or no UTF-8.
+        raise CheckpointError(_damaged(path, number, str(error))) from error
+    flaw = _flaw_of(row) if isinstance(row, dict) else "it is no JSON object"
+    if flaw:
+        raise CheckpointError(_damaged(path, number, flaw))
+    return dict(row)
+
+
+def _flaw_of(row: Row) -> str:
+    needed = PLACE | {"eval/returns"} if row.get("kind") == "eval" else PLACE
+    lacking = sorted(needed - row.keys())
+    if lacking:
+        return f"it has no {lacking[0]}"
+    if row["kind"] not in ("train", "eval"):
+        return f"its kind is {row['kind']!r}"
+    wrong = [name for name, value in row.items() if name != "kind" and not _is_numbers(value)]
+    return f"{wrong[0]} is no number" if wrong else ""
+
+
+def _is_numbers(value: Any) -> bool:  # noqa: ANN401 (walks any nested value)
+    if isinstance(value, list):
+        return all(_is_numbers(item) for item in value)
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _damaged(path: Path, number: int, reason: str) -> str:
+    return f"{path} is damaged: line {number} is no row of metrics ({reason}). Remove it to go on without it."
 
 
 def _row(kind: str, progress: Mapping[str, float], metrics: Mapping[str, Any]) -> Row:

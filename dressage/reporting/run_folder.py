@@ -3,11 +3,40 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dressage.errors import CheckpointError, ConfigError
+
+RECORDED = {
+    "task": str,
+    "algorithm": str,
+    "options": dict,
+    "changed": dict,
+    "seeds": list,
+    "created": str,
+    "versions": dict,
+    "machine": dict,
+    "preset": dict,
+}
+"""What `config.json` holds."""
+
+OPTIONAL = {"versions", "machine", "preset"}
+"""Entries of `config.json` that a run can be resumed without."""
+
+SUMMARIZED = {
+    "status": str,
+    "steps_requested": int,
+    "steps_taken": int,
+    "updates": int,
+    "time_s": int | float,
+    "start_up_s": int | float,
+    "steps_per_second": int | float | None,
+    "exact_resume": bool,
+    "film": dict,
+}
+"""What `summary.json` holds and the report reads."""
 
 
 @dataclass(frozen=True)
@@ -120,18 +149,28 @@ class RunRecord:
         if not folder.holds_run():
             raise ConfigError(f"{folder.path} is not a run directory: it has no config.json.")
         content = _read_object(folder.config)
-        names = {entry.name for entry in fields(cls)}
-        missing = {"task", "algorithm", "options", "changed", "seeds", "created"} - content.keys()
+        missing = RECORDED.keys() - OPTIONAL - content.keys()
         if missing:
             lacking = ", ".join(sorted(missing))
             raise CheckpointError(f"{folder.config} lacks {lacking}; it is no record of a run.")
+        _check_types(folder.config, content, RECORDED)
+        if not content["seeds"] or not all(isinstance(seed, int) for seed in content["seeds"]):
+            raise CheckpointError(f"{folder.config} is damaged: seeds are {content['seeds']}.")
         content["seeds"] = tuple(content["seeds"])
-        return cls(**{name: value for name, value in content.items() if name in names})
+        return cls(**{name: value for name, value in content.items() if name in RECORDED})
 
 
 def read_summary(folder: RunFolder) -> dict[str, Any]:
-    """Return what `summary.json` says, or an empty dictionary for a run that never finished."""
-    return _read_object(folder.summary) if folder.summary.is_file() else {}
+    """Return what `summary.json` says, or an empty dictionary for a run that never finished.
+
+    Raises:
+        CheckpointError: If the file is damaged.
+    """
+    if not folder.summary.is_file():
+        return {}
+    content = _read_object(folder.summary)
+    _check_types(folder.summary, content, SUMMARIZED)
+    return content
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -149,3 +188,10 @@ def _read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is damaged: it holds no JSON object.")
     return content
+
+
+def _check_types(path: Path, content: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse an entry that is missing or of another type than written; `OPTIONAL` ones may be missing."""
+    for name in wanted.keys() - (OPTIONAL - content.keys()):
+        if not isinstance(content.get(name), wanted[name]):
+            raise CheckpointError(f"{path} is damaged: {name} is {content.get(name)!r}.")

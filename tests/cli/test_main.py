@@ -56,6 +56,7 @@ def test_the_version_is_shown():
         ),
         (("train", "--resume", "--run", "x", "--set", "LR=1", "--steps", "5"), "leave out --steps, --set"),
         (("train", "pendulum", "--set", "LR"), "--set takes KEY=VALUE, for example --set LR=3e-4; got 'LR'."),
+        (("train", "pendulum", "--set", "LR="), "--set LR= gives no value; write it behind the equals sign."),
         (("train", "pendulum", "--set", "LR=1e-3", "--set", "LR=1e-4"), "--set gives LR twice."),
         (("train", "pendulum", "--set", "LR=[1"), "'[1' is no YAML value."),
         (("train", "pendulum", "--set", "GAMA=0.9"), "PPO has no option 'GAMA'. Did you mean 'GAMMA'?"),
@@ -82,6 +83,7 @@ def test_the_version_is_shown():
             ("train", "pendulum", "--wandb", "project"),
             "needs the package wandb. Install it with: pip install",
         ),
+        (("train", "pendulum", "--run", "/proc/x"), "The run cannot be written to /proc/x: No such file"),
         (("train", "gymnasium:nowhere:Some-v0"), "names a module that cannot be imported"),
     ],
 )
@@ -95,7 +97,14 @@ def test_a_mistake_is_told_in_a_sentence_and_ends_with_2(words, complaint, tmp_p
 
 
 @pytest.mark.parametrize(
-    "words", [("tarin",), ("train", "--stepz", "5"), ("train", "pendulum", "--steps", "0")]
+    "words",
+    [
+        ("tarin",),
+        ("train", "--stepz", "5"),
+        ("train", "pendulum", "--steps", "0"),
+        ("train", "pendulum", "--steps", "1.5"),
+        ("evaluate", "run", "--episodes", "many"),
+    ],
 )
 def test_words_that_the_parser_refuses_end_with_2(words):
     shown = run(*words)

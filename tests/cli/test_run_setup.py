@@ -5,8 +5,8 @@ import pytest
 from dressage import ppo
 from dressage.cli.run_setup import (
     Request,
-    create_folder,
     default_folder,
+    new_folder,
     new_record,
     parse_settings,
     plan_again,
@@ -59,7 +59,8 @@ def test_a_setting_overrules_the_preset():
 
 def test_a_record_read_back_gives_the_same_configuration(tmp_path):
     record = record_of(Request("pendulum", settings=["LR=1e-3"]))
-    create_folder(tmp_path / "run", record)
+    with new_folder(tmp_path / "run", record):
+        pass
     again = RunRecord.read(RunFolder(tmp_path / "run"))
     assert again == record
     plan = plan_again(again)
@@ -69,15 +70,31 @@ def test_a_record_read_back_gives_the_same_configuration(tmp_path):
 
 def test_a_run_directory_is_not_overwritten(tmp_path):
     record = record_of(Request("pendulum"))
-    create_folder(tmp_path / "run", record)
-    with pytest.raises(ConfigError, match=r"Go on with it by: dressage train --run .*run --resume"):
-        create_folder(tmp_path / "run", record)
+    with new_folder(tmp_path / "run", record):
+        pass
+    refused = pytest.raises(ConfigError, match=r"Go on with it by: dressage train --run .*run --resume")
+    with refused, new_folder(tmp_path / "run", record):
+        pytest.fail("the folder was taken twice")
 
 
 def test_a_folder_with_something_else_in_it_is_not_touched(tmp_path):
     (tmp_path / "thesis.tex").write_text("", encoding="utf-8")
-    with pytest.raises(ConfigError, match="exists and is no empty folder"):
-        create_folder(tmp_path, record_of(Request("pendulum")))
+    refused = pytest.raises(ConfigError, match="exists and is no empty folder")
+    with refused, new_folder(tmp_path, record_of(Request("pendulum"))):
+        pytest.fail("the folder was taken")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_that_another_process_took_meanwhile_is_refused(tmp_path, monkeypatch):
+    record = record_of(Request("pendulum"))
+
+    def be_slower(path):
+        path.mkdir()
+        record.write(RunFolder(path))
+
+    monkeypatch.setattr("dressage.cli.run_setup.make_folder", be_slower)
+    with pytest.raises(ConfigError, match="holds a run already"), new_folder(tmp_path / "run", record):
+        pytest.fail("the folder was taken twice")
 
 
 def test_the_default_folder_names_task_and_seed_and_the_time_where_that_is_taken(tmp_path):

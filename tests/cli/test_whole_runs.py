@@ -1,11 +1,13 @@
 """Whole runs through the command line: what training leaves, and what the other verbs make of it."""
 
 import json
+from contextlib import contextmanager
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
 
+from dressage.errors import ConfigError
 from dressage.ppo import Policy
 from tests.cli.short_training import SHORT
 
@@ -18,7 +20,7 @@ def rows_of(path):
 def test_training_leaves_everything_that_the_design_names(finished):
     path, shown = finished
     names = {"config.json", "metrics.jsonl", "checkpoints", "policy", "learning_curve.png", "rollout.gif"}
-    assert {entry.name for entry in path.iterdir()} == names | {"report.html", "summary.json"}
+    assert {entry.name for entry in path.iterdir()} == names | {"report.html", "summary.json", ".lock"}
     assert f"report  {path}/report.html" in " ".join(shown.split(" ")).replace("   ", "  ")
 
 
@@ -57,6 +59,18 @@ def test_a_run_directory_is_refused_a_second_time(finished, dressage):
     shown = dressage("train", "pendulum", "--run", finished[0])
     assert shown.exit_code == 2
     assert "--resume" in shown.stderr
+
+
+def test_a_run_that_another_process_trains_is_not_resumed(finished, dressage, monkeypatch):
+    @contextmanager
+    def held(path):
+        raise ConfigError(f"{path} is being trained by process 4 on elsewhere, since 2026-01-02.")
+        yield
+
+    monkeypatch.setattr("dressage.cli.session.locked", held)
+    shown = dressage("train", "--run", finished[0], "--resume")
+    assert shown.exit_code == 2
+    assert "is being trained by process 4 on elsewhere" in shown.stderr
 
 
 def test_resuming_a_finished_run_says_that_it_is_finished(finished, dressage):

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from dressage.errors import CheckpointError
 from dressage.reporting.metric_rows import (
     encode,
     episode_returns,
@@ -91,13 +92,42 @@ def test_a_written_row_is_on_disk_before_the_file_is_closed(tmp_path):
 def test_rows_after_the_checkpoint_and_half_a_line_are_cut_off(tmp_path):
     path = tmp_path / "metrics.jsonl"
     lines = [
-        encode({"kind": kind, "updates": n})
+        encode({**PROGRESS, "kind": kind, "updates": n, "eval/returns": [1.0]})
         for n, kind in [(1, "train"), (2, "train"), (2, "eval"), (3, "train")]
     ]
     path.write_text("\n".join([*lines, '{"kind": "tra']), encoding="utf-8")
     assert [row["updates"] for row in keep_until(path, 2)] == [1, 2, 2]
     assert [row["kind"] for row in read_rows(path)] == ["train", "train", "eval"]
     assert [row["updates"] for row in of_kind(read_rows(path), "eval")] == [2]
+
+
+@pytest.mark.parametrize(
+    ("line", "flaw"),
+    [
+        (b'{"kind": "train", ', "Expecting property name"),
+        (b"\xff\xfe", "invalid start byte"),
+        (b"[1, 2]", "it is no JSON object"),
+        (b'{"kind": "train", "updates": 2}', "it has no steps"),
+        (
+            b'{"kind": "eval", "updates": 2, "steps": 2, "time_s": 1, "steps_per_second": 1}',
+            "no eval/returns",
+        ),
+        (b'{"kind": "x", "updates": 2, "steps": 2, "time_s": 1, "steps_per_second": 1}', "its kind is 'x'"),
+        (
+            b'{"kind": "train", "updates": 2, "steps": "", "time_s": 1, "steps_per_second": 1}',
+            "steps is no num",
+        ),
+    ],
+)
+def test_a_damaged_line_is_named_and_stays_in_the_file(line, flaw, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    sound = encode(train_row(PROGRESS, {})).encode()
+    path.write_bytes(b"\n".join([sound, line, sound, b""]))
+    before = path.read_bytes()
+    for read in (read_rows, lambda path: keep_until(path, 9)):
+        with pytest.raises(CheckpointError, match=rf"metrics\.jsonl is damaged: line 2 is no row .*{flaw}"):
+            read(path)
+    assert path.read_bytes() == before
 
 
 def test_a_run_without_metrics_has_no_rows(tmp_path):

@@ -1,5 +1,6 @@
 """The report: self-contained, escaped, and complete with whatever a run directory holds."""
 
+import json
 import re
 
 import pytest
@@ -8,7 +9,7 @@ from dressage.errors import CheckpointError, ConfigError
 from dressage.reporting.metric_rows import read_rows
 from dressage.reporting.plots import learning_curve, write_learning_curves
 from dressage.reporting.report import write_report
-from dressage.reporting.run_folder import RunFolder, RunRecord
+from dressage.reporting.run_folder import RunFolder, RunRecord, write_json
 from tests.reporting.fabricated_run import OPTIONS, fabricate, finish
 
 
@@ -111,6 +112,34 @@ def test_a_damaged_record_is_refused_by_name(content, complaint, tmp_path):
     (tmp_path / "config.json").write_text(content, encoding="utf-8")
     with pytest.raises(CheckpointError, match=complaint):
         RunRecord.read(RunFolder(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        ({"seeds": 5}, "seeds is 5"),
+        ({"seeds": []}, r"seeds are \[\]"),
+        ({"seeds": ["a"]}, r"seeds are \['a'\]"),
+        ({"options": None}, "options is None"),
+        ({"machine": []}, r"machine is \[\]"),
+    ],
+)
+def test_a_record_with_an_entry_of_another_type_is_refused_by_name(entry, complaint, tmp_path):
+    folder = fabricate(tmp_path / "run")
+    write_json(folder.config, json.loads(folder.config.read_text(encoding="utf-8")) | entry)
+    with pytest.raises(CheckpointError, match=rf"config\.json is damaged: {complaint}"):
+        RunRecord.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"), [({"updates": "9"}, "updates is '9'"), ({"film": 1}, "film is 1")]
+)
+def test_a_damaged_summary_is_refused_by_name(entry, complaint, tmp_path):
+    folder = fabricate(tmp_path / "run")
+    finish(folder)
+    write_json(folder.summary, json.loads(folder.summary.read_text(encoding="utf-8")) | entry)
+    with pytest.raises(CheckpointError, match=rf"summary\.json is damaged: {complaint}"):
+        write_report(folder, OPTIONS)
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path):
