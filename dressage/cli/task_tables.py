@@ -1,43 +1,71 @@
 """Owns how tasks are listed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dressage.cli.json_output import print_as_json
 from dressage.cli.known_algorithms import ALGORITHMS
 from dressage.envs import PREFIXES, BaseEnv, MultiAgentEnv, MultiAgentVectorEnv, VectorEnv, make, tasks
-from dressage.envs.registry import SHIPPED
+from dressage.envs.registry import SHIPPED, Prefix, agent_kind
 from dressage.envs.spaces import Discrete, MultiDiscrete, Space, as_space
 
 
-def print_tasks() -> None:
-    """Print the built-in tasks with their spaces, and how to name others."""
+def print_tasks(*, as_json: bool) -> None:
+    """Print the built-in tasks with their spaces and presets, and how to name others."""
+    if as_json:
+        shipped = {name: _described(name) for name in tasks()}
+        prefixes = {name: {**vars(prefix), "kind": _kind(prefix)} for name, prefix in PREFIXES.items()}
+        print_as_json({"tasks": shipped, "prefixes": prefixes})
+        return
     console = Console()
-    heads = ("task", "observation", "action", "longest episode", "what is to be done")
-    built_in = Table(*heads, box=None, header_style="bold", pad_edge=False)
+    built_in = _table("task", "kind", "what is to be done")
     for name in tasks():
-        built_in.add_row(name, *map(escape, _described(name)))
+        task = _described(name)
+        built_in.add_row(name, task["kind"], escape("\n".join(_lines(task))))
     console.print(built_in, highlight=False)
     console.print()
-    others = Table("prefix", "what it reaches", box=None, header_style="bold", pad_edge=False)
-    for prefix, meaning in PREFIXES.items():
-        others.add_row(f"{prefix}:", escape(meaning))
+    others = _table("prefix", "kind", "what it reaches")
+    for name, prefix in PREFIXES.items():
+        example = f"{prefix.help} For example {prefix.examples[0]}."
+        others.add_row(f"{name}:", _kind(prefix), escape(example))
     console.print(others, highlight=False)
+    console.print("\nmulti: several agents; host: stepped outside of compiled programs", style="dim")
 
 
-def _described(name: str) -> tuple[str, ...]:
+def _table(*heads: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold", no_wrap=head != heads[-1])
+    return table
+
+
+def _described(name: str) -> dict[str, Any]:
     env = make(name)
     assert isinstance(env, BaseEnv | MultiAgentEnv), "what comes with dressage is functional"
-    presets = [f"Preset of {a.name}: {_joined(a.presets[name])}." for a in ALGORITHMS if name in a.presets]
-    meaning = " ".join([SHIPPED[name].help, *presets])
-    return *_spaces(env), f"{env.max_steps:,} steps", meaning
+    observed, acted = _spaces(env)
+    return {
+        "kind": agent_kind(env),
+        "meaning": SHIPPED[name].help,
+        "observation": observed,
+        "action": acted,
+        "max_steps": env.max_steps,
+        "presets": {a.name: dict(a.presets[name]) for a in ALGORITHMS if name in a.presets},
+    }
 
 
-def _joined(preset: Mapping[str, Any]) -> str:
-    return " ".join(f"{option}={value}" for option, value in preset.items())
+def _lines(task: Mapping[str, Any]) -> Iterator[str]:
+    yield task["meaning"]
+    yield f"observes {task['observation']}, acts in {task['action']}, at most {task['max_steps']:,} steps"
+    for algorithm, preset in task["presets"].items():
+        yield f"preset of {algorithm}: " + " ".join(f"{name}={value}" for name, value in preset.items())
+
+
+def _kind(prefix: Prefix) -> str:
+    return " or ".join(prefix.kinds) + (", host" if prefix.on_host else "")
 
 
 def _spaces(env: BaseEnv | MultiAgentEnv) -> tuple[str, str]:

@@ -92,15 +92,67 @@ SHIPPED = {
     ),
 }
 
+
+@dataclasses.dataclass(frozen=True)
+class Prefix:
+    """Where tasks come from that do not come with dressage; they are named `prefix:rest`.
+
+    Attributes:
+        help: One line that says what it reaches.
+        examples: A few names.
+        kinds: Whether its tasks have one agent or several.
+        on_host: Whether they are stepped on the host, outside of compiled programs.
+    """
+
+    help: str
+    examples: tuple[str, ...]
+    kinds: tuple[AgentKind, ...]
+    on_host: bool = False
+
+
 PREFIXES = {
-    "brax": "A Brax environment by name, for example brax:ant (extra: envs).",
-    "gymnasium": "A Gymnasium environment by id, stepped on the host, for example gymnasium:Acrobot-v1.",
-    "gymnax": "A gymnax environment by name, for example gymnax:Catch-bsuite (extra: envs).",
-    "jaxmarl": "A JaxMARL environment by name, for example jaxmarl:MPE_simple_spread_v3 (extra: envs).",
-    "lbforaging": "Level-based foraging by id, for example lbforaging:Foraging-8x8-2p-1f-v3 (extra: envs).",
-    "pettingzoo": "A module with a parallel_env, for example pettingzoo:mpe2.simple_spread_v3 (extra: envs).",
-    "python": "Your own: python:module:function calls a function that returns a BaseEnv or MultiAgentEnv.",
-    "rware": "A robotic warehouse by id, for example rware:rware-tiny-2ag-v2 (extra: envs).",
+    "brax": Prefix(
+        "A Brax environment by name (extra: envs).", ("brax:ant", "brax:hopper", "brax:fast"), ("single",)
+    ),
+    "gymnasium": Prefix(
+        "A Gymnasium environment by id.",
+        ("gymnasium:Acrobot-v1", "gymnasium:MountainCarContinuous-v0", "gymnasium:Hopper-v5"),
+        ("single",),
+        on_host=True,
+    ),
+    "gymnax": Prefix(
+        "A gymnax environment by name (extra: envs).",
+        ("gymnax:Catch-bsuite", "gymnax:Acrobot-v1", "gymnax:Breakout-MinAtar"),
+        ("single",),
+    ),
+    "jaxmarl": Prefix(
+        "A JaxMARL environment by name (extra: envs).",
+        ("jaxmarl:MPE_simple_spread_v3", "jaxmarl:MPE_simple_tag_v3"),
+        ("multi",),
+    ),
+    "lbforaging": Prefix(
+        "Level-based foraging by id (extra: envs).",
+        ("lbforaging:Foraging-8x8-2p-1f-v3", "lbforaging:Foraging-10x10-3p-3f-v3"),
+        ("multi",),
+        on_host=True,
+    ),
+    "pettingzoo": Prefix(
+        "A module with a parallel_env (extra: envs).",
+        ("pettingzoo:mpe2.simple_spread_v3", "pettingzoo:mpe2.simple_tag_v3"),
+        ("multi",),
+        on_host=True,
+    ),
+    "python": Prefix(
+        "Your own: python:module:function calls a function that returns a BaseEnv or MultiAgentEnv.",
+        ("python:my_task:make",),
+        ("single", "multi"),
+    ),
+    "rware": Prefix(
+        "A robotic warehouse by id (extra: envs).",
+        ("rware:rware-tiny-2ag-v2", "rware:rware-small-4ag-v2"),
+        ("multi",),
+        on_host=True,
+    ),
 }
 
 
@@ -137,8 +189,10 @@ def make_task(name: str, options: Options) -> Task:
         "python": _python,
         "rware": partial(_tuple_space, "rware"),
     }
-    if not colon or not rest or prefix not in makers:
-        raise ConfigError(_unknown(name, prefix, with_rest=bool(colon and rest)))
+    if not colon or prefix not in makers:
+        raise ConfigError(_unknown(name))
+    if not rest.strip():
+        raise ConfigError(_nameless(prefix))
     return makers[prefix](rest, options)
 
 
@@ -228,9 +282,23 @@ def _import(module_name: str, task: str) -> ModuleType:
         ) from error
 
 
-def _unknown(name: str, prefix: str, *, with_rest: bool) -> str:
-    forms = ", ".join(f"{known}:…" for known in sorted(PREFIXES))
-    near = nearest_name(prefix, PREFIXES) if with_rest else nearest_name(name, SHIPPED)
-    meant = f"{near}:{name.partition(':')[2]}" if near and with_rest else near
+def _nameless(prefix: str) -> str:
+    return (
+        f"{prefix}: needs a name behind the colon, for example {', '.join(PREFIXES[prefix].examples)}. "
+        f"It reaches: {PREFIXES[prefix].help}"
+    )
+
+
+def _unknown(name: str) -> str:
+    if name in PREFIXES:
+        return f"There is no task {name!r}. {_nameless(name)}"
+    prefix, colon, rest = name.partition(":")
+    near = nearest_name(prefix, PREFIXES)
+    if colon and near:
+        meant: str | None = f"{near}:{rest}" if rest.strip() else PREFIXES[near].examples[0]
+    else:
+        meant = nearest_name(name, [*SHIPPED, *PREFIXES])
+        meant = PREFIXES[meant].examples[0] if meant in PREFIXES else meant
     hint = f" Did you mean {meant!r}?" if meant else ""
+    forms = ", ".join(f"{known}:…" for known in sorted(PREFIXES))
     return f"There is no task {name!r}.{hint} Tasks: {', '.join(tasks())}, or {forms}"

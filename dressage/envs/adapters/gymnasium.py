@@ -344,6 +344,8 @@ def _make(env_id: str, options: Mapping[str, Any]) -> "gymnasium.Env[Any, Any]":
         raise MissingExtraError(
             f"gymnasium:{env_id} needs a package that is not installed: {error}"
         ) from error
+    except gymnasium.error.Error as error:
+        raise ConfigError(f"gymnasium cannot make {env_id!r}: {error}") from error
     except TypeError as error:
         if not options:
             raise
