@@ -31,6 +31,7 @@ def draw_runs(runs: Sequence[Path], output: Path | None, title: str | None) -> P
     path = output or (folders[0].curve if len(folders) == 1 else Path("learning_curves.png"))
     if path.suffix.lower() != ".png":
         raise ConfigError(f"A plot ends in .png; {path} does not.")
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_learning_curves(path, curves, shown)
     return path
 

@@ -15,7 +15,8 @@ def plot(
         typer.Option(
             "--output",
             "-o",
-            help="A .png file. Without it: RUN/learning_curve.png, or learning_curves.png for several runs.",
+            help="A .png file. Without it: RUN/learning_curve.png, or learning_curves.png in the working "
+            "directory for several runs.",
             show_default=False,
         ),
     ] = None,
@@ -25,5 +26,6 @@ def plot(
 ) -> None:
     """Draw learning curves with their spread, to compare runs."""
     from dressage.cli.compare import draw_runs
+    from dressage.reporting.wording import describe_count
 
-    typer.echo(str(draw_runs(runs, output, title)))
+    typer.echo(f"{draw_runs(runs, output, title)}  Returns of {describe_count(len(runs), 'run')}.")

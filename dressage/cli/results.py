@@ -15,9 +15,15 @@ from dressage.reporting.film import write_film
 from dressage.reporting.metric_rows import jsonable, read_rows
 from dressage.reporting.plots import learning_curve, write_learning_curves
 from dressage.reporting.report import Findings, gather, write_report
-from dressage.reporting.run_folder import RunFolder, RunRecord, write_json
+from dressage.reporting.run_folder import FINISHED, INTERRUPTED, RunFolder, RunRecord, write_json
 from dressage.reporting.seed_statistics import ReturnSummary
-from dressage.reporting.wording import describe_duration, describe_number, describe_unfinished
+from dressage.reporting.wording import (
+    describe_count,
+    describe_duration,
+    describe_number,
+    describe_rate,
+    describe_unfinished,
+)
 
 FILM_SEED = 0
 
@@ -64,7 +70,9 @@ def show_results(console: Console, folder: RunFolder, options: Sequence[Option])
 def _result_lines(found: Findings) -> list[tuple[str, str]]:
     lines = []
     if found.returns is not None:
-        lines.append(("return", f"{_with_interval(found.returns)}  ({found.returns.meaning})"))
+        early = found.evaluated_after < found.summary["steps_taken"]
+        when = f", after {describe_count(found.evaluated_after, 'step')}" if early else ""
+        lines.append(("return", f"{_with_interval(found.returns)}  ({found.returns.meaning}{when})"))
         if found.returns.over_seeds:
             columns = zip(found.record.seeds, found.returns.seed_means, strict=True)
             lines.append(("by seed", "  ".join(f"{seed}: {describe_number(mean)}" for seed, mean in columns)))
@@ -73,8 +81,9 @@ def _result_lines(found: Findings) -> list[tuple[str, str]]:
     summary = found.summary
     taken, requested = summary["steps_taken"], summary["steps_requested"]
     lines.append(("steps", f"{taken:,}" + (f" ({requested:,} asked for)" if taken != requested else "")))
-    speed = f"{summary['steps_per_second']:,.0f} steps/s after start-up"
-    lines.append(("time", f"{describe_duration(summary['time_s'])}, {speed}"))
+    speed = describe_rate(summary["steps_per_second"])
+    rest = f", {speed} after start-up" if speed else ""
+    lines.append(("time", describe_duration(summary["time_s"]) + rest))
     if summary["film"]["path"] is None:
         lines.append(("film", summary["film"]["note"]))
     folder = found.folder
@@ -107,7 +116,7 @@ def _film(folder: RunFolder, plan: Plan, outcome: Outcome) -> str:
 def _summary(folder: RunFolder, plan: Plan, outcome: Outcome, film_note: str) -> dict[str, Any]:
     returns, trainer = gather(folder, plan.algorithm.options).returns, plan.trainer
     return {
-        "status": "finished" if outcome.finished else "interrupted",
+        "status": FINISHED if outcome.finished else INTERRUPTED,
         "steps_requested": plan.record.options[plan.algorithm.steps_option],
         "steps_taken": trainer.steps_done(outcome.state),
         "updates": trainer.updates_done(outcome.state),

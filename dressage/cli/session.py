@@ -18,13 +18,16 @@ from dressage.learning.checkpoints import Checkpoints
 from dressage.reporting.metric_rows import keep_until
 from dressage.reporting.progress import open_progress
 from dressage.reporting.report import describe_resume
-from dressage.reporting.run_folder import RunFolder, RunRecord
+from dressage.reporting.run_folder import FINISHED, RunFolder, RunRecord, read_summary
 from dressage.reporting.run_lock import locked
 from dressage.reporting.sinks import JsonLines, Sink, TensorBoard, WeightsAndBiases, check_installed
 from dressage.reporting.wording import describe_count
 
 KEPT_CHECKPOINTS = 3
 DONE = 0
+
+NOTHING = -1
+"""Updates before the first row: that of the untrained policy stands at 0."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +101,12 @@ def resume_run(path: Path, extras: Extras) -> int:
     plan = plan_again(RunRecord.read(folder))
     trainer = plan.trainer
     with locked(path), StopSignals(_stopped_at_once(folder)) as stop:
-        start = _restore(console, folder, trainer)
-        if trainer.updates_done(start.state) >= trainer.num_updates and folder.summary.is_file():
-            _say(console, f"{path} is finished already: all {trainer.num_updates:,} updates are done.")
+        start = _restore(folder, trainer)
+        done = trainer.updates_done(start.state)
+        if done >= trainer.num_updates and read_summary(folder).get("status") == FINISHED:
+            _say(console, f"{path} is finished already, after {describe_count(done, 'update')}.")
             return DONE
+        _say(console, _described_start(folder, trainer, done))
         return _train(console, folder, plan, start, extras, stop)
 
 
@@ -127,25 +132,28 @@ def _conclude(console: Console, folder: RunFolder, plan: Plan, outcome: Outcome,
     if outcome.finished:
         return DONE
     done = plan.trainer.updates_done(outcome.state)
-    _say(console, f"Stopped after {done:,} updates; all is saved.\n{_go_on(folder)}")
+    _say(console, f"Stopped after {describe_count(done, 'update')}; all is saved.\n{_go_on(folder)}")
     return INTERRUPTED
 
 
-def _restore(console: Console, folder: RunFolder, trainer: Trainable[Any]) -> Start:
+def _restore(folder: RunFolder, trainer: Trainable[Any]) -> Start:
     checkpoints = Checkpoints(folder.checkpoints, keep=KEPT_CHECKPOINTS)
     if checkpoints.latest() is None:
-        keep_until(folder.metrics, 0)
-        _say(console, f"{folder.path} has no checkpoint yet, so training starts from the beginning.")
+        keep_until(folder.metrics, NOTHING)
         return Start(trainer.init(), Timing())
     state, note = checkpoints.restore(trainer.init())
-    updates = trainer.updates_done(state)
-    keep_until(folder.metrics, updates)
-    _say(
-        console,
-        f"Going on with {folder.path} after {updates:,} of {trainer.num_updates:,} updates; "
-        f"exact resume: {describe_resume(trainer.exact_resume)}.",
-    )
+    keep_until(folder.metrics, trainer.updates_done(state))
     return Start(state, Timing(**note))
+
+
+def _described_start(folder: RunFolder, trainer: Trainable[Any], done: int) -> str:
+    path = folder.path
+    if done == 0:
+        return f"{path} has no checkpoint yet, so training starts from the beginning."
+    progress = f"{done:,} of {describe_count(trainer.num_updates, 'update')}"
+    if done >= trainer.num_updates:
+        return f"{path} has made {progress}; only its results are still to be written."
+    return f"Going on with {path} after {progress}; exact resume: {describe_resume(trainer.exact_resume)}."
 
 
 @contextmanager
@@ -167,7 +175,8 @@ def _introduce(console: Console, folder: RunFolder, plan: Plan) -> None:
     steps = trainer.num_updates * trainer.steps_per_update
     what = f"{plan.algorithm.title} on {record.task}, {describe_count(len(record.seeds), 'seed')}"
     each = " each" if len(record.seeds) > 1 else ""
-    _say(console, f"{what}: {steps:,} steps{each} in {trainer.num_updates:,} updates. Run: {folder.path}")
+    updates = describe_count(trainer.num_updates, "update")
+    _say(console, f"{what}: {describe_count(steps, 'step')}{each} in {updates}. Run: {folder.path}")
     if record.changed:
         changed = "  ".join(f"{name}={value}" for name, value in record.changed.items())
         _say(console, f"Changed options: {changed}")

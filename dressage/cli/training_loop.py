@@ -48,8 +48,8 @@ class Timing:
 
     @property
     def steps_per_second(self) -> float:
-        """Environment steps a second of all seeds together; 0 before anything was timed."""
-        return self.advance_steps / self.advance_s if self.advance_s > 0.0 else 0.0
+        """Environment steps a second of all seeds together; NaN before anything was timed."""
+        return self.advance_steps / self.advance_s if self.advance_s > 0.0 else math.nan
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ class TrainingLoop:
         sinks: Where the rows go.
         view: Who watches.
         stop: Says when to stop.
-        evaluations: Update counts after which an evaluation is due.
+        evaluations: Update counts after which an evaluation is due; where there are any, the untrained policy
+            is evaluated too.
         clock: Seconds, monotonic.
     """
 
@@ -148,6 +149,9 @@ class TrainingLoop:
         done = self._first_update = self._trainer.updates_done(state)
         self._view.start(self._status(state, math.nan))
         try:
+            if done == 0 and self._evaluations:
+                # What the untrained policy gets is where the curve starts.
+                self._evaluate(state, self._status(state, math.nan), math.nan)
             while done < self._trainer.num_updates and not self._stop.requested:
                 state = self._chunk(state, done)
                 done = self._trainer.updates_done(state)

@@ -5,7 +5,8 @@ A row is one JSON object a line, strictly valid: NaN and infinity are written as
 - `kind`: `"train"` (averages over the updates since the row before) or `"eval"`,
 - `updates`: updates done, `steps`: environment steps done, both of one seed,
 - `time_s`: seconds of training so far, compilation and evaluations included,
-- `steps_per_second`: environment steps a second of all seeds together since the row before,
+- `steps_per_second`: environment steps a second of all seeds together since the row before, `null` in the
+  row of the untrained policy,
 
 and then the metrics: numbers where one seed is trained, lists with one number a seed where several are.
 `eval/returns` and `eval/lengths` have one entry an evaluation episode, `null` where it did not finish.
@@ -165,7 +166,7 @@ def _row(kind: str, progress: Mapping[str, float], metrics: Mapping[str, Any]) -
         "updates": int(progress["updates"]),
         "steps": int(progress["steps"]),
         "time_s": round(float(progress["time_s"]), 3),
-        "steps_per_second": round(float(progress["steps_per_second"]), 1),
+        "steps_per_second": jsonable(round(float(progress["steps_per_second"]), 1)),
         **metrics,
     }
 

@@ -11,10 +11,13 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.text import Text
 
 from dressage.reporting.seed_statistics import ReturnSummary
-from dressage.reporting.wording import describe_duration, describe_number
+from dressage.reporting.wording import describe_count, describe_duration, describe_number, describe_rate
 
 PLAIN_INTERVAL_S = 10.0
 """Least time between two plain lines that no evaluation prompted, in seconds."""
+
+
+COMPILING = "compiling ..."
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Status:
     Attributes:
         steps: Environment steps done, of one seed.
         total_steps: Environment steps of the whole run, of one seed.
-        steps_per_second: Of all seeds together.
+        steps_per_second: Of all seeds together; NaN while unknown.
         time_left_s: Expected seconds to the end; NaN while unknown.
         training_return: Mean return of the training episodes that ended lately, over the seeds; NaN if none.
     """
@@ -94,7 +97,7 @@ class PlainProgress:
     def start(self, status: Status) -> None:
         """Say what is about to run."""
         if self._evaluations:
-            self._line(f"{status.steps:,} of {status.total_steps:,} steps; compiling ...")
+            self._line(f"{status.steps:,} of {status.total_steps:,} steps; {COMPILING}")
 
     def advance(self, status: Status) -> None:
         """Print a line if the last one is old."""
@@ -134,11 +137,12 @@ class RichProgress:
             _Field("speed", style="magenta"),
             _Field("left", style="dim"),
             TextColumn("{task.fields[outcome]}"),
+            _Field("phase", style="dim"),
             console=console,
             expand=True,
             refresh_per_second=5,
         )
-        self._task = self._bar.add_task("", total=None, speed="", left="", outcome="compiling ...")
+        self._task = self._bar.add_task("", total=None, speed="", left="", outcome="", phase=COMPILING)
 
     def start(self, status: Status) -> None:
         """Show the bar; it pulses until the first chunk is done."""
@@ -147,16 +151,13 @@ class RichProgress:
 
     def advance(self, status: Status) -> None:
         """Move the bar."""
-        fields: dict[str, str] = {"speed": _speed(status), "left": _time_left(status)}
-        if self._bar.tasks[0].fields["outcome"] == "compiling ...":
-            fields["outcome"] = ""
-        self._bar.update(self._task, completed=status.steps)
-        self._bar.tasks[0].fields.update(fields)
+        self._show(status, phase="")
 
     def evaluated(self, status: Status, summary: ReturnSummary) -> None:
         """Show the return with its spread."""
-        self.advance(status)
-        self._bar.tasks[0].fields["outcome"] = f"[bold]return {describe_return(summary)}[/bold]"
+        # After the evaluation of an untrained policy the updates are still to be compiled.
+        phase = "" if status.steps else COMPILING
+        self._show(status, phase=phase, outcome=f"[bold]return {describe_return(summary)}[/bold]")
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
@@ -165,6 +166,12 @@ class RichProgress:
     def stop(self) -> None:
         """Leave the bar as it stands."""
         self._bar.stop()
+
+    def _show(self, status: Status, phase: str, outcome: str | None = None) -> None:
+        fields = {"speed": _speed(status), "left": _time_left(status), "phase": phase}
+        fields |= {} if outcome is None else {"outcome": outcome}
+        self._bar.update(self._task, completed=status.steps)
+        self._bar.tasks[0].fields.update(fields)
 
 
 class _Steps(ProgressColumn):
@@ -196,9 +203,8 @@ def describe_return(summary: ReturnSummary) -> str:
 
 def _plain(status: Status) -> str:
     share = 100.0 * status.steps / status.total_steps
-    speed = _speed(status)
-    left = _time_left(status)
-    return f"{share:3.0f} %  {status.steps:,} steps  {speed}" + (f"  {left}" if left else "")
+    parts = (f"{share:3.0f} %", describe_count(status.steps, "step"), _speed(status), _time_left(status))
+    return "  ".join(part for part in parts if part)
 
 
 def _training_return(status: Status) -> str:
@@ -207,7 +213,7 @@ def _training_return(status: Status) -> str:
 
 
 def _speed(status: Status) -> str:
-    return f"{status.steps_per_second:,.0f} steps/s"
+    return describe_rate(status.steps_per_second)
 
 
 def _time_left(status: Status) -> str:

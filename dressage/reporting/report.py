@@ -12,9 +12,15 @@ from dressage.config import Option
 from dressage.reporting import report_page as html
 from dressage.reporting.metric_rows import Row, episode_returns, of_kind, read_rows
 from dressage.reporting.plots import diagnostics_svg
-from dressage.reporting.run_folder import RunFolder, RunRecord, read_summary
+from dressage.reporting.run_folder import FINISHED, RunFolder, RunRecord, read_summary
 from dressage.reporting.seed_statistics import ReturnSummary, summarize_returns
-from dressage.reporting.wording import describe_count, describe_duration, describe_number, describe_unfinished
+from dressage.reporting.wording import (
+    describe_count,
+    describe_duration,
+    describe_number,
+    describe_rate,
+    describe_unfinished,
+)
 
 MEDIA_TYPES = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}
 
@@ -29,6 +35,7 @@ class Findings:
         rows: The metric rows.
         summary: What `summary.json` says; empty for a run that never finished.
         returns: The last evaluation; None for a run without one.
+        evaluated_after: Environment steps of each seed before that evaluation.
         options: Declarations of the learner's options.
     """
 
@@ -37,6 +44,7 @@ class Findings:
     rows: Sequence[Row]
     summary: Mapping[str, Any]
     returns: ReturnSummary | None
+    evaluated_after: int
     options: Sequence[Option]
 
 
@@ -64,7 +72,8 @@ def gather(folder: RunFolder, options: Sequence[Option]) -> Findings:
     rows = read_rows(folder.metrics)
     evaluations = of_kind(rows, "eval")
     returns = summarize_returns(episode_returns(evaluations[-1])) if evaluations else None
-    return Findings(folder, RunRecord.read(folder), rows, read_summary(folder), returns, options)
+    after = evaluations[-1]["steps"] if evaluations else 0
+    return Findings(folder, RunRecord.read(folder), rows, read_summary(folder), returns, after, options)
 
 
 def describe_resume(exact: bool) -> str:
@@ -74,8 +83,8 @@ def describe_resume(exact: bool) -> str:
 
 def _header(found: Findings) -> str:
     record = found.record
-    status = str(found.summary.get("status", "unfinished"))
-    badge = f'<span class="badge {"" if status == "finished" else "interrupted"}">{escape(status)}</span>'
+    status = found.summary.get("status", "unfinished")
+    badge = f'<span class="badge {"" if status == FINISHED else "interrupted"}">{escape(status)}</span>'
     seeds = describe_count(len(record.seeds), "seed")
     lead = f"{record.algorithm.upper()} · {seeds} · started {record.created.replace('T', ' ')}"
     return f'<header><h1>{escape(record.task)}</h1>{badge}<p class="lead">{escape(lead)}</p></header>'
@@ -85,15 +94,16 @@ def _headline(found: Findings) -> str:
     if found.returns is None:
         result = '<div class="result">no evaluation</div>'
     else:
-        result = _result(found.returns)
+        result = _result(found.returns, found.evaluated_after)
     return html.section("", f'<div class="headline"><div>{result}</div>{html.tiles(_tiles(found))}</div>')
 
 
-def _result(returns: ReturnSummary) -> str:
+def _result(returns: ReturnSummary, evaluated_after: int) -> str:
     low, high = describe_number(returns.low), describe_number(returns.high)
     interval = f" [{low}, {high}]" if low != "-" else ""
     size = f'<div class="result">{describe_number(returns.estimate)} <small>{interval}</small></div>'
-    remark = f"return per episode: {returns.meaning}. {describe_unfinished(returns.unfinished)}"
+    what = f"return per episode after {describe_count(evaluated_after, 'step')}: {returns.meaning}."
+    remark = f"{what} {describe_unfinished(returns.unfinished)}"
     return f"{size}<p>{escape(remark.strip())}</p>"
 
 
@@ -102,7 +112,8 @@ def _tiles(found: Findings) -> list[tuple[str, str]]:
     entries = [("environment steps" + _each(found), f"{last['steps']:,}")]
     entries.append(("training time", describe_duration(last["time_s"])))
     if found.summary:
-        entries.append(("steps per second", f"{found.summary['steps_per_second']:,.0f}"))
+        speed = describe_rate(found.summary["steps_per_second"])
+        entries += [("speed after start-up", speed)] if speed else []
         entries.append(("first start-up", describe_duration(found.summary["start_up_s"])))
     if found.returns is not None:
         entries.append(("evaluation episodes", f"{found.returns.episodes:,}"))
@@ -184,7 +195,7 @@ def _circumstances(found: Findings) -> str:
 def _going_on(found: Findings) -> str:
     run = shlex.quote(str(found.folder.path))
     lines = []
-    if found.summary.get("status") != "finished":
+    if found.summary.get("status") != FINISHED:
         lines.append(("go on with training", f"dressage train --run {run} --resume"))
     lines += [
         ("measure the policy on more episodes", f"dressage evaluate {run} --episodes 100"),

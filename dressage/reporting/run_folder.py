@@ -25,6 +25,10 @@ RECORDED = {
 OPTIONAL = {"versions", "machine", "preset"}
 """Entries of `config.json` that a run can be resumed without."""
 
+FINISHED = "finished"
+INTERRUPTED = "interrupted"
+"""What `status` in `summary.json` can be."""
+
 SUMMARIZED = {
     "status": str,
     "steps_requested": int,

@@ -26,6 +26,12 @@ def describe_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def describe_rate(steps_per_second: float | None) -> str:
+    """Return a speed, `12,345 steps/s`; empty where none was measured."""
+    known = steps_per_second is not None and math.isfinite(steps_per_second)
+    return f"{steps_per_second:,.0f} steps/s" if known else ""
+
+
 def describe_unfinished(unfinished: int) -> str:
     """Say how many evaluation episodes were left out of the averages; empty for none."""
     if not unfinished:

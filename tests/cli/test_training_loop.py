@@ -1,8 +1,12 @@
 """The loop between chunks: evaluations where due, orderly stops, and nothing that changes the result."""
 
 import io
+import math
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 
 import numpy as np
@@ -72,8 +76,26 @@ def test_every_update_is_made_once_and_the_last_row_tells_the_steps_taken():
 def test_evaluations_come_exactly_where_they_are_due():
     bench = Bench(FakeTrainer(num_updates=400), evaluations={13, 26, 399, 400})
     bench.run()
-    assert bench.trainer.evaluated_at == [13, 26, 399, 400]
-    assert bench.evaluated() == [13, 26, 399, 400]
+    assert bench.trainer.evaluated_at == [0, 13, 26, 399, 400]
+    assert bench.evaluated() == [0, 13, 26, 399, 400]
+
+
+def test_the_untrained_policy_is_evaluated_once_at_the_start_of_a_run():
+    bench = Bench(FakeTrainer(), evaluations={40})
+    bench.run()
+    first = bench.rows.rows[0]
+    assert (first["kind"], first["updates"], first["steps"]) == ("eval", 0, 0)
+    assert first["steps_per_second"] is None
+    assert "  0 %  0 steps  return " in bench.shown.getvalue()
+    resumed = Bench(FakeTrainer(), evaluations={40})
+    resumed.run({"weight": np.array([0.5]), "updates": np.array(20)})
+    assert resumed.trainer.evaluated_at == [40]
+
+
+def test_without_evaluations_the_untrained_policy_is_not_evaluated_either():
+    bench = Bench(FakeTrainer())
+    bench.run()
+    assert bench.trainer.evaluated_at == []
 
 
 def test_evaluations_and_progress_change_nothing_that_is_learned():
@@ -95,7 +117,7 @@ def test_several_seeds_give_lists_and_count_in_the_speed():
 
     bench = Bench(FakeTrainer(num_updates=4, seeds=(3, 4, 5), before_update=pass_time), {4}, clock)
     outcome = bench.run()
-    row = bench.rows.rows[0]
+    row = bench.rows.rows[1]
     assert len(row["train/loss"]) == 3
     assert row["steps_per_second"] == 3 * STEPS_PER_UPDATE / 0.5
     assert (row["steps"], row["time_s"]) == (STEPS_PER_UPDATE, 0.5)
@@ -151,6 +173,48 @@ def test_the_second_signal_ends_the_process_with_130(capfd):
     capfd.readouterr()
 
 
+def test_two_signals_within_one_compiled_chunk_count_as_two(capfd):
+    codes, left = [], threading.Event()
+
+    def leave(code):
+        codes.append(code)
+        left.set()
+
+    with StopSignals("All is well.", leave):
+        # No handler of Python's runs within this call, as none does within a compiled chunk.
+        list(map(os.kill, [os.getpid()] * 2, [signal.SIGINT] * 2))
+        assert left.wait(60.0)
+    assert codes == [130]
+    assert "All is well." in capfd.readouterr().err
+
+
+def test_other_handlers_and_wakeup_files_are_back_afterwards():
+    handler, wakeup = signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1)
+    with StopSignals() as stop:
+        assert signal.getsignal(signal.SIGINT) != handler
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert signal.set_wakeup_fd(wakeup) == -1
+    assert not stop.requested
+
+
+FORKING = """
+import os, signal
+from dressage.cli.stop_signals import StopSignals
+with StopSignals() as stop:
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        signal.raise_signal(signal.SIGINT)
+        os._exit(0 if stop.requested else 1)
+print(stop.requested)
+"""
+
+
+def test_a_signal_of_a_forked_worker_does_not_count_here():
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n", done.stderr
+
+
 def test_stopped_and_resumed_training_ends_like_training_in_one_go():
     def interrupt(done):
         if done == 10 and len(first.trainer.chunks) > 1:
@@ -177,6 +241,7 @@ def test_checkpoints_come_at_evaluations_at_the_end_and_every_thirty_seconds():
     bench = Bench(FakeTrainer(num_updates=30, before_update=pass_time), evaluations={12}, clock=clock)
     bench.run()
     assert [step for step, _, _ in bench.kept.saved] == [8, 12, 20, 28, 30]
+    assert math.isnan(Timing().steps_per_second)
 
 
 def test_an_evaluation_is_in_the_rows_before_the_checkpoint_that_follows_it():

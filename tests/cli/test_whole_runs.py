@@ -26,7 +26,7 @@ def test_training_leaves_everything_that_the_design_names(finished):
 
 def test_the_rows_tell_every_evaluation_and_the_steps_really_taken(finished):
     rows = rows_of(finished[0])
-    assert [row["updates"] for row in rows if row["kind"] == "eval"] == [8, 16, 24, 32]
+    assert [row["updates"] for row in rows if row["kind"] == "eval"] == [0, 8, 16, 24, 32]
     assert rows[-1]["steps"] == 4096
     assert all(len(row["eval/returns"]) == 3 for row in rows if row["kind"] == "eval")
     assert all(
@@ -77,7 +77,8 @@ def test_resuming_a_finished_run_says_that_it_is_finished(finished, dressage):
     before = rows_of(finished[0])
     shown = dressage("train", "--run", finished[0], "--resume")
     assert shown.exit_code == 0
-    assert "finished already: all 32 updates are done" in " ".join(shown.output.split())
+    assert "is finished already, after 32 updates." in " ".join(shown.output.split())
+    assert "Going on" not in shown.output
     assert rows_of(finished[0]) == before
 
 
@@ -110,10 +111,22 @@ def test_playing_refuses_an_unknown_seed_and_an_unknown_format(finished, dressag
 
 
 def test_plotting_lays_runs_over_one_another(finished, finished_seeds, dressage, tmp_path):
-    target = tmp_path / "compared.png"
+    target = tmp_path / "plots" / "compared.png"
     shown = dressage("plot", finished[0], finished_seeds[0], "--output", target, "--title", "two")
-    assert (shown.exit_code, shown.output.strip()) == (0, str(target))
+    assert (shown.exit_code, shown.output) == (0, f"{target}  Returns of 2 runs.\n")
     assert imageio.imread(target).shape[:2] == (672, 1152)
+
+
+def test_the_plot_of_one_run_goes_into_its_folder_and_of_several_into_the_working_one(
+    finished, finished_seeds, dressage, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    curve = finished[0] / "learning_curve.png"
+    curve.unlink()
+    assert dressage("plot", finished[0]).output == f"{curve}  Returns of 1 run.\n"
+    assert curve.is_file()
+    assert dressage("plot", finished[0], finished_seeds[0]).output.startswith("learning_curves.png  ")
+    assert (tmp_path / "learning_curves.png").is_file()
 
 
 def test_the_report_is_made_again(finished, dressage):

@@ -9,7 +9,7 @@ from dressage.errors import CheckpointError, ConfigError
 from dressage.reporting.metric_rows import read_rows
 from dressage.reporting.plots import learning_curve, write_learning_curves
 from dressage.reporting.report import write_report
-from dressage.reporting.run_folder import RunFolder, RunRecord, write_json
+from dressage.reporting.run_folder import RunFolder, RunRecord, read_summary, write_json
 from tests.reporting.fabricated_run import OPTIONS, fabricate, finish
 
 
@@ -140,6 +140,20 @@ def test_a_damaged_summary_is_refused_by_name(entry, complaint, tmp_path):
     write_json(folder.summary, json.loads(folder.summary.read_text(encoding="utf-8")) | entry)
     with pytest.raises(CheckpointError, match=rf"summary\.json is damaged: {complaint}"):
         write_report(folder, OPTIONS)
+
+
+def test_the_headline_says_after_how_many_steps_it_was_measured(tmp_path):
+    assert "return per episode after 501,760 steps: mean of 20 episodes" in report_of(
+        fabricate(tmp_path / "run")
+    )
+
+
+def test_a_speed_that_was_not_measured_has_no_tile(tmp_path):
+    folder = fabricate(tmp_path / "run")
+    finish(folder)
+    assert "speed after start-up" in report_of(folder)
+    write_json(folder.summary, read_summary(folder) | {"steps_per_second": None})
+    assert "speed after start-up" not in report_of(folder)
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path):
