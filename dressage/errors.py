@@ -35,3 +35,19 @@ class EnvironmentRaisedError(DressageError, RuntimeError):
 
 class WorkerLostError(DressageError, RuntimeError):
     """A worker died or gave no answer in time; the text names it, its process and its exit code."""
+
+
+class RoleError(DressageError, RuntimeError):
+    """A policy was asked for what its role does not do, or before it was built."""
+
+
+class RolloutError(DressageError, ValueError):
+    """Data for an update are missing, part-filled, over-full or of another shape than the storage takes."""
+
+
+class WeightsError(DressageError, ValueError):
+    """Weights do not fit the modules; the text lists names and shapes."""
+
+
+class StaleWeightsError(DressageError, RuntimeError):
+    """A rollout was acted by older weights than the learner allows; the text names both versions."""

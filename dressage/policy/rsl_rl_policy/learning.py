@@ -1,0 +1,137 @@
+"""Owns filling rsl_rl's storage with a rollout that another policy made, through rsl_rl's own code.
+
+The steps are replayed into `process_env_step` and `compute_returns`, so intrinsic rewards, time-outs and
+whatever a derived algorithm adds happen as they do in rsl_rl's runner.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+
+from dressage.errors import RolloutError
+from dressage.policy.rsl_rl_policy.algorithm import Algorithm
+from dressage.policy.rsl_rl_policy.fragments import Tensors, group, numbered
+from dressage.policy.rsl_rl_policy.observations import join_parts
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What filling the storage found, for the metrics.
+
+    Attributes:
+        time_outs_final: Time limits that were followed by the value of the final observation.
+        time_outs_rsl_rl: Time limits that were followed by rsl_rl's own rule.
+        intrinsic_reward: Mean intrinsic reward; None without random network distillation.
+    """
+
+    time_outs_final: int
+    time_outs_rsl_rl: int
+    intrinsic_reward: float | None = None
+
+
+def fill(algorithm: Algorithm, models: tuple[str, str], steps: Tensors, last: Tensors) -> Filled:
+    """Replay a rollout into the storage and compute the returns.
+
+    Args:
+        algorithm: What learns; its storage must be empty.
+        models: Names of its two models.
+        steps: By path, `[T, N, ...]`.
+        last: What held after the last step, by path, `[N, ...]`.
+
+    Raises:
+        RolloutError: If the data do not have the storage's size, or lack something.
+    """
+    check_size(algorithm, steps)
+    observations = observation_rows(steps, last)
+    by_final, by_rule = time_outs(steps)
+    rewards = steps["reward"]
+    if bool(by_final.any()):
+        rewards = rewards + algorithm.gamma * steps["bootstrap_value"] * by_final
+    dones = steps["terminated"] | steps["truncated"]
+    for name in models:
+        getattr(algorithm, name).reset()
+    intrinsic = []
+    for step in range(rewards.shape[0]):
+        _load_transition(algorithm, models, steps, step, observations[step])
+        extras = {"time_outs": by_rule[step]}
+        algorithm.process_env_step(observations[step + 1], rewards[step], dones[step], extras)
+        intrinsic.append(getattr(algorithm, "intrinsic_rewards", None))
+    _compute_returns(algorithm, last, observations[-1])
+    found = [rewards.mean() for rewards in intrinsic if rewards is not None]
+    mean = float(torch.stack(found).mean()) if found else None
+    return Filled(int(by_final.sum()), int(by_rule.sum()), mean)
+
+
+def check_size(algorithm: Algorithm, steps: Tensors) -> None:
+    """Refuse data that do not fill the storage exactly.
+
+    Raises:
+        RolloutError: If there are more or fewer steps or environments, or a shape differs.
+    """
+    storage = algorithm.storage
+    length, copies = steps["reward"].shape
+    wanted = (storage.num_transitions_per_env, storage.num_envs)
+    if (length, copies) != wanted:
+        part = "A part-filled" if length * copies < wanted[0] * wanted[1] else "An over-full"
+        raise RolloutError(
+            f"The data have {length} steps of {copies} environments; the storage takes exactly {wanted[0]} "
+            f"(num_steps_per_env) of {wanted[1]} (num_envs). {part} storage is not learned from."
+        )
+    given = {name: tuple(tensor.shape[2:]) for name, tensor in group(steps, "observation").items()}
+    needed = {str(name): tuple(tensor.shape[2:]) for name, tensor in storage.observations.items()}
+    if given != needed:
+        raise RolloutError(f"The data hold observations {given}; the storage takes {needed}.")
+
+
+def observation_rows(steps: Tensors, last: Tensors) -> list[TensorDict]:
+    """Return the observations before every step and after the last, `T + 1` in all."""
+    groups = group(steps, "observation")
+    length, copies = steps["reward"].shape
+    rows = TensorDict(groups, batch_size=[length, copies]).unbind(0)
+    return [*rows, TensorDict(group(last, "observation"), batch_size=[copies])]
+
+
+def time_outs(steps: Tensors) -> tuple[Tensor, Tensor]:
+    """Return which time limits are followed by the final observation's value, and which by rsl_rl's rule."""
+    truncated = steps["truncated"]
+    by_final = steps.get("bootstraps_final", torch.zeros_like(truncated))
+    return by_final & ~steps["terminated"], truncated & ~by_final
+
+
+def _load_transition(
+    algorithm: Algorithm, models: tuple[str, str], steps: Tensors, step: int, observation: TensorDict
+) -> None:
+    transition = algorithm.transition
+    transition.observations = observation
+    transition.actions = steps["action"][step]
+    if "extras/privileged_action" in steps:
+        transition.privileged_actions = steps["extras/privileged_action"][step]
+        return
+    missing = sorted({"value", "log_prob", "distribution/0"} - steps.keys())
+    if missing:
+        raise RolloutError(f"The data lack {', '.join(missing)}; an EVAL policy's postprocess gives them.")
+    transition.values = steps["value"][step]
+    transition.actions_log_prob = steps["log_prob"][step]
+    transition.distribution_params = tuple(part[step] for part in numbered(steps, "distribution"))
+    states = [numbered(steps, f"hidden_state/{name}") for name in models]
+    transition.hidden_states = tuple(
+        join_parts(tuple(_layers_first(p[step]) for p in parts)) for parts in states
+    )
+
+
+def _compute_returns(algorithm: Algorithm, last: Tensors, observation: TensorDict) -> None:
+    critic: Any = getattr(algorithm, "critic", None)
+    if critic is not None:
+        state = tuple(_layers_first(part) for part in numbered(last, "hidden_state/critic"))
+        critic.reset(hidden_state=join_parts(state))
+    algorithm.compute_returns(observation)
+    if critic is not None:
+        critic.reset()
+
+
+def _layers_first(part: Tensor) -> Tensor:
+    """Turn `[N, layers, units]` into torch's `[layers, N, units]`."""
+    return part.transpose(0, 1).contiguous()

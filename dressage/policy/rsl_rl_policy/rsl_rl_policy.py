@@ -1,0 +1,438 @@
+"""Owns `RSLRLPolicy`: rsl_rl's algorithms in the two roles that an engine drives.
+
+TRAIN holds rsl_rl's algorithm with optimiser and storage; EVAL holds the same models and nothing to learn
+with. In one process, from one seed, both together learn exactly what `rsl_rl.runners.OnPolicyRunner` learns.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+from torch import Tensor, nn
+
+from dressage.config import merge_configs, whole_number
+from dressage.errors import ConfigError, RoleError, RolloutError, StaleWeightsError
+from dressage.policy.base_policy import (
+    BasePolicy,
+    EnvMeta,
+    EnvRet,
+    EvalConfig,
+    Fragment,
+    PolicyConfig,
+    PolicyResponse,
+    PolicyRole,
+    TrainConfig,
+    Weights,
+)
+from dressage.policy.rsl_rl_policy import (
+    acting,
+    checkpoint_files,
+    fragments,
+    learning,
+    off_policy,
+    random_stream,
+)
+from dressage.policy.rsl_rl_policy.algorithm import Algorithm, algorithm_class, construct, model_names
+from dressage.policy.rsl_rl_policy.env_meta import ExampleObservation, RSLRLVecEnvMeta
+from dressage.policy.rsl_rl_policy.module_states import (
+    as_array,
+    flatten,
+    load_states,
+    read_states,
+    unflatten,
+)
+from dressage.policy.rsl_rl_policy.optimizers import make_optimizer
+from dressage.policy.rsl_rl_policy.ranks import join_ranks, ranks_config
+from dressage.policy.rsl_rl_policy.release import check_release
+
+__all__ = ["ExampleObservation", "PolicyRole", "RSLRLPolicy", "RSLRLVecEnvMeta"]
+
+SCHEDULE = "schedule"
+"""Name under which the adaptive learning rate travels with the modules' states."""
+
+
+class RSLRLPolicy(BasePolicy):
+    """A policy that rsl_rl's PPO or Distillation trains.
+
+    Args:
+        config: `policy_kwargs` is the training configuration that rsl_rl's runner takes.
+        role_type: TRAIN or EVAL.
+
+    Attributes:
+        algo: The algorithm; None before `init_train` or `init_eval`.
+        algo_cls: Its class.
+
+    Raises:
+        ConfigError: If rsl_rl's release is none of those tested, or it has no such algorithm.
+    """
+
+    algo: Algorithm
+    algo_cls: type[Algorithm]
+
+    def __init__(self, config: PolicyConfig, role_type: PolicyRole) -> None:
+        super().__init__(config, role_type)
+        check_release()
+        self.algo_cls = algorithm_class(config.policy_kwargs)
+        self.algo = None
+        self._models = model_names(self.algo_cls)
+        self._eval_config = EvalConfig()
+        self._ranks: dict[str, int] | None = None
+        self._filled: dict[str, float] | None = None
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of each copy that one update learns from (`num_steps_per_env`)."""
+        steps = whole_number(self.config.policy_kwargs.get("num_steps_per_env"))
+        if steps is None:
+            raise ConfigError(
+                "rsl_rl's training configuration lacks 'num_steps_per_env', a whole number of steps."
+            )
+        return steps
+
+    # The seed's signature; what comes besides would be ignored, so it is refused.
+    def construct_network(
+        self,
+        model_config: Mapping[str, Any] | None = None,
+        env_meta: EnvMeta | None = None,
+        *args: object,
+        **kwargs: object,
+    ) -> None:
+        """Build rsl_rl's algorithm with its models.
+
+        Args:
+            model_config: What differs from the training configuration, nested alike.
+            env_meta: What the models are for, an `RSLRLVecEnvMeta`.
+            *args: None may be given.
+            **kwargs: None may be given.
+
+        Raises:
+            ConfigError: If the configuration does not fit rsl_rl or the environment, `env_meta` is missing or
+                incomplete, or there are further arguments.
+        """
+        if args or kwargs:
+            given = ", ".join([*map(repr, args), *kwargs])
+            raise ConfigError(
+                f"construct_network takes model_config and env_meta and nothing else, got {given}."
+            )
+        if not isinstance(env_meta, RSLRLVecEnvMeta):
+            raise ConfigError(
+                f"RSLRLPolicy needs an RSLRLVecEnvMeta as env_meta, got {type(env_meta).__name__}."
+            )
+        config = merge_configs(self.config.policy_kwargs, model_config)
+        self.algo = construct(config, env_meta.checked(), self.config.device, self._ranks)
+
+    def init_train(self, train_config: TrainConfig, env_meta: EnvMeta | None = None) -> None:
+        """Build the learner; parameters are drawn from torch's own stream, as rsl_rl's runner draws them.
+
+        Args:
+            train_config: Optimiser and ranks.
+            env_meta: An `RSLRLVecEnvMeta` whose `num_envs` counts the copies of all workers.
+
+        Raises:
+            ConfigError: As `construct_network`; or if ranks are asked for without a process group.
+            RoleError: If this policy's role is EVAL.
+        """
+        self._check_role(PolicyRole.TRAIN, "init_train")
+        self._ranks = ranks_config(train_config)
+        self.construct_network(None, env_meta)
+        if train_config.optimizer is not None:
+            self.setup_optimizer(train_config.optimizer)
+        self.algo.train_mode()
+        if self._ranks is not None:
+            join_ranks(self.algo, self.algo.storage.num_envs)
+
+    def init_eval(self, eval_config: EvalConfig | None = None, env_meta: EnvMeta | None = None) -> None:
+        """Build what acts; it takes nothing from torch's random stream and holds no optimiser and no storage.
+
+        Args:
+            eval_config: How to act.
+            env_meta: An `RSLRLVecEnvMeta` of the environment beside it.
+
+        Raises:
+            ConfigError: As `construct_network`.
+            RoleError: If this policy's role is TRAIN.
+        """
+        self._check_role(PolicyRole.EVAL, "init_eval")
+        self._eval_config = eval_config or EvalConfig()
+        with torch.random.fork_rng(devices=random_stream.forked_devices(self.config.device)):
+            self.construct_network(None, env_meta)
+        self.algo.eval_mode()
+        self.algo.optimizer = self.algo.storage = None
+        if getattr(self.algo, "rnd", None) is not None:
+            self.algo.rnd.optimizer = None
+
+    def setup_optimizer(self, optim_cfg: Mapping[str, Any] | None) -> None:
+        """Rebuild the optimiser over the algorithm's parameters, without the momentum it had.
+
+        Args:
+            optim_cfg: `class_name`, `learning_rate` and arguments of torch's optimiser; what is left out is
+                as it is now. None rebuilds the present one.
+
+        Raises:
+            ConfigError: If anything in it cannot be honoured.
+            RoleError: If this policy learns nothing.
+        """
+        algorithm = self._built(PolicyRole.TRAIN, "setup_optimizer")
+        algorithm.optimizer = make_optimizer(algorithm, optim_cfg or {})
+        algorithm.learning_rate = algorithm.optimizer.param_groups[0]["lr"]
+
+    def rollout_step(self, env_ret: EnvRet) -> PolicyResponse:
+        """Choose an action for every copy.
+
+        Returns:
+            The pending response: action, value, log-probability, distribution parameters, the recurrent state
+            before the step, and the version of the weights.
+        """
+        algorithm = self._built(PolicyRole.EVAL, "rollout_step")
+        with torch.inference_mode():
+            if self._eval_config.deterministic:
+                return acting.choose_mean(algorithm, env_ret, self.version, self.config.device)
+            return acting.choose(algorithm, self._models, env_ret, self.version, self.config.device)
+
+    def postprocess(self, env_ret: EnvRet, policy_resp: PolicyResponse) -> PolicyResponse:
+        """Join the pending response of step t with the return that answers it, into one transition of step t.
+
+        Recurrent state of copies whose episode ended begins anew. A time limit gets the value that
+        `config.time_out_bootstrap` says.
+
+        Args:
+            env_ret: What the environment returned to the response's action.
+            policy_resp: The pending response.
+
+        Raises:
+            EnvironmentContractError: If the return lacks reward or flags, or they have another size.
+        """
+        algorithm = self._built(PolicyRole.EVAL, "postprocess")
+        with torch.inference_mode():
+            return acting.answer(
+                algorithm, self._models, env_ret, policy_resp, self.config.time_out_bootstrap
+            )
+
+    def close_fragment(
+        self, transitions: Sequence[PolicyResponse], env_ret: EnvRet, *, host: bool = True
+    ) -> Fragment:
+        """Put the transitions of a rollout together; see `BasePolicy.close_fragment`.
+
+        Raises:
+            RolloutError: If there is none, one is pending, or the weights changed on the way.
+            EnvironmentContractError: If the environment overwrites the observations that it gave out.
+        """
+        algorithm = self._built(PolicyRole.EVAL, "close_fragment")
+        with torch.inference_mode():
+            state = acting.hidden_state(algorithm, self._models)
+            hidden = {f"hidden_state/{name}": tensor for name, tensor in state.items()}
+            return fragments.stack(transitions, env_ret, hidden, self.config.device, host=host)
+
+    def update_dataset(self, data: Any) -> None:  # noqa: ANN401 (a batch, a fragment, or a list of either)
+        """Put the data of one update into the storage and compute the returns.
+
+        Args:
+            data: A `TensorDict` `[T, N]` as `fragments.to_tensordict` makes it, a `Fragment`, or a list of
+                either, laid side by side along `N`. Together they must fill the storage exactly.
+
+        Raises:
+            RolloutError: If the storage would be part-filled or over-full, is filled already, or data are
+                missing.
+            StaleWeightsError: If older weights acted and the rollout mode is `sync`.
+        """
+        algorithm = self._built(PolicyRole.TRAIN, "update_dataset")
+        if self._filled is not None:
+            raise RolloutError("The storage is filled already: call train() before update_dataset() again.")
+        given = self._fragments(data)
+        lags = [self.version - fragment.version for fragment in given]
+        self._check_lags(given, lags)
+        with torch.inference_mode():
+            steps, last, finals = fragments.join(given, self.config.device)
+            filled = learning.fill(algorithm, self._models, steps, last)
+            metrics = _filled_metrics(filled, lags)
+            if any(lags):
+                corrected = off_policy.correct(algorithm, steps, last, finals)
+                metrics["training/importance_ratio"] = corrected.mean_ratio
+                metrics["training/importance_clipped"] = corrected.clipped_share
+        self._filled = metrics
+
+    def train(self) -> dict[str, float]:
+        """Make one update of the algorithm.
+
+        Returns:
+            `training/...`: losses, learning rate, mean spread of the actions, time limits by the rule that
+            followed them, lag of the weights.
+
+        Raises:
+            RolloutError: If there are no data, or Distillation has no teacher yet.
+        """
+        algorithm = self._built(PolicyRole.TRAIN, "train")
+        if self._filled is None:
+            raise RolloutError("There are no data to learn from: call update_dataset() before train().")
+        if getattr(algorithm, "teacher_loaded", True) is False:
+            raise RolloutError(
+                "Distillation has no teacher yet: load_checkpoint(PATH) of a policy that PPO trained."
+            )
+        losses = algorithm.update()
+        metrics, self._filled = self._filled, None
+        self.version += 1
+        return _loss_metrics(losses) | _state_metrics(algorithm) | metrics
+
+    def get_trainable_parameters(self) -> dict[str, dict[str, Tensor]]:
+        """Return clones of the states of all modules, buffers included, and of the learning rate."""
+        algorithm = self._built(None, "get_trainable_parameters")
+        rate = {"learning_rate": torch.tensor(algorithm.learning_rate, dtype=torch.float64)}
+        return read_states(self._modules()) | {SCHEDULE: rate}
+
+    def load_state_dict(self, state_dict: Mapping[str, Mapping[str, Any]]) -> None:
+        """Load what `get_trainable_parameters` returned.
+
+        Args:
+            state_dict: By module and name; torch tensors or NumPy arrays.
+
+        Raises:
+            WeightsError: If modules, names or shapes differ; the text lists them, and nothing was changed.
+        """
+        algorithm = self._built(None, "load_state_dict")
+        states = {module: tensors for module, tensors in state_dict.items() if module != SCHEDULE}
+        load_states(self._modules(), states)
+        if SCHEDULE in state_dict:
+            self._set_learning_rate(float(state_dict[SCHEDULE]["learning_rate"]))
+        if hasattr(algorithm, "teacher_loaded"):
+            algorithm.teacher_loaded = True
+
+    def weights(self) -> Weights:
+        """Return a snapshot of `get_trainable_parameters` as NumPy arrays."""
+        return Weights(self.version, flatten(self.get_trainable_parameters()))
+
+    def load_weights(self, weights: Weights) -> None:
+        """Load a snapshot and take on its version; recurrent state goes on.
+
+        Raises:
+            WeightsError: As `load_state_dict`.
+        """
+        self.load_state_dict(unflatten(weights.arrays))
+        self.version = weights.version
+
+    def rollout_state(self) -> dict[str, np.ndarray]:
+        """Return the recurrent state by `module/I`, `[N, layers, units]` each."""
+        algorithm = self._built(PolicyRole.EVAL, "rollout_state")
+        return {
+            name: as_array(part).copy() for name, part in acting.hidden_state(algorithm, self._models).items()
+        }
+
+    def load_rollout_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from what `rollout_state` returned; an empty one begins anew."""
+        algorithm = self._built(PolicyRole.EVAL, "load_rollout_state")
+        with torch.inference_mode():
+            acting.load_hidden_state(algorithm, self._models, state, self.config.device)
+
+    def random_state(self) -> np.ndarray:
+        """Return the state of torch's random stream, which is one for the whole process."""
+        return random_stream.read(self.config.device)
+
+    def load_random_state(self, state: np.ndarray) -> None:
+        """Go on drawing from where `random_state` stood."""
+        random_stream.load(state, self.config.device)
+
+    def seed(self, seed: int) -> None:
+        """Start torch's random stream anew."""
+        torch.manual_seed(seed)
+
+    def save_checkpoint(self, path: Path, note: Mapping[str, Any]) -> None:
+        """Write a checkpoint that rsl_rl's runner loads too; see `checkpoint_files.save`."""
+        algorithm = self._built(PolicyRole.TRAIN, "save_checkpoint")
+        checkpoint_files.save(path, algorithm, self.version, note)
+
+    def load_checkpoint(self, path: Path) -> dict[str, Any]:
+        """Read a checkpoint of ours or of rsl_rl's runner; EVAL takes the weights alone."""
+        algorithm = self._built(None, "load_checkpoint")
+        if self.role_type is PolicyRole.TRAIN:
+            content = checkpoint_files.load(path, algorithm)
+        else:
+            models = {name: module for name, module in self._modules().items() if name in self._models}
+            content = checkpoint_files.load_weights(path, models, self.config.device)
+        self.version = content.version
+        self._filled = None
+        return content.note
+
+    def _fragments(self, data: Any) -> list[Fragment]:  # noqa: ANN401
+        parts = (
+            [data]
+            if isinstance(data, TensorDict | Fragment) or not isinstance(data, Iterable)
+            else list(data)
+        )
+        if not parts:
+            raise RolloutError("There is no fragment in the data, so the storage would stay empty.")
+        return [self._fragment(part) for part in parts]
+
+    def _fragment(self, part: Any) -> Fragment:  # noqa: ANN401
+        if isinstance(part, Fragment):
+            return part
+        if isinstance(part, TensorDict):
+            return fragments.from_tensordict(part, self.version)
+        raise RolloutError(f"update_dataset takes TensorDicts and Fragments, got {type(part).__name__}.")
+
+    def _check_lags(self, given: Sequence[Fragment], lags: Sequence[int]) -> None:
+        for fragment, lag in zip(given, lags, strict=True):
+            if lag < 0 or (lag > 0 and self.config.rollout_mode == "sync"):
+                raise StaleWeightsError(
+                    f"The fragment of {fragment.env_id!r} was acted by weights of version "
+                    f"{fragment.version}, and the learner has version {self.version}. Rollout mode 'sync' "
+                    "takes the current version alone; 'async' corrects older ones."
+                )
+        if any(lags) and self._models[1] != acting.CRITIC:
+            raise StaleWeightsError(
+                "Distillation learns from current weights alone; choose rollout mode 'sync'."
+            )
+
+    def _modules(self) -> dict[str, nn.Module]:
+        raw = {name: getattr(self.algo, f"_raw_{name}", getattr(self.algo, name)) for name in self._models}
+        rnd = getattr(self.algo, "rnd", None)
+        return raw if rnd is None else raw | {"rnd": rnd}
+
+    def _set_learning_rate(self, rate: float) -> None:
+        self.algo.learning_rate = rate
+        if self.algo.optimizer is not None:
+            for entry in self.algo.optimizer.param_groups:
+                entry["lr"] = rate
+
+    def _built(self, role: PolicyRole | None, method: str) -> Algorithm:
+        if role is not None:
+            self._check_role(role, method)
+        if self.algo is None:
+            first = "init_train" if self.role_type is PolicyRole.TRAIN else "init_eval"
+            raise RoleError(f"{method} needs a policy that is built: call {first} first.")
+        return self.algo
+
+    def _check_role(self, role: PolicyRole, method: str) -> None:
+        if self.role_type is not role:
+            _refuse_role(role, self.role_type, method)
+
+
+def _refuse_role(role: PolicyRole, own: PolicyRole, method: str) -> NoReturn:
+    raise RoleError(f"{method} belongs to the role {role.name}; this policy's is {own.name}.")
+
+
+def _filled_metrics(filled: learning.Filled, lags: Sequence[int]) -> dict[str, float]:
+    metrics = {
+        "training/time_outs_final_observation": float(filled.time_outs_final),
+        "training/time_outs_rsl_rl": float(filled.time_outs_rsl_rl),
+        "training/weights_lag": float(np.mean(lags)),
+    }
+    if filled.intrinsic_reward is not None:
+        metrics["training/intrinsic_reward"] = filled.intrinsic_reward
+    return metrics
+
+
+def _loss_metrics(losses: Mapping[str, float]) -> dict[str, float]:
+    return {
+        f"training/{name if name == 'entropy' else name + '_loss'}": float(loss)
+        for name, loss in losses.items()
+    }
+
+
+def _state_metrics(algorithm: Algorithm) -> dict[str, float]:
+    metrics = {"training/learning_rate": float(algorithm.learning_rate)}
+    actor = getattr(algorithm, "actor", None)
+    if actor is not None:
+        metrics["training/action_std"] = float(actor.output_std.detach().mean())
+    return metrics
