@@ -1,5 +1,6 @@
 """What a learner needs to know of one agent's spaces, and the way from the environment's to its arrays."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -184,13 +185,23 @@ class ObservationLayout:
         return jnp.concatenate(columns, axis=-1).astype(jnp.float32)
 
 
+def spec_to_json(spec: AgentSpec) -> dict[str, Any]:
+    """Describe a specification as JSON holds it, which knows no infinity: such bounds become texts."""
+    fields = dataclasses.asdict(spec)
+    for name in ("action_low", "action_high"):
+        fields[name] = [bound if math.isfinite(bound) else str(bound) for bound in fields[name]]
+    return fields
+
+
 def spec_from_json(fields: dict[str, Any]) -> AgentSpec:
-    """Rebuild a specification from `dataclasses.asdict` that went through JSON."""
+    """Rebuild a specification from `spec_to_json` that went through JSON."""
     parts = tuple(
         ActionPart(**{name: _tuples(value) for name, value in part.items()})
         for part in fields["action_parts"]
     )
     values = {name: _tuples(value) for name, value in fields.items() if name != "action_parts"}
+    for name in ("action_low", "action_high"):
+        values[name] = tuple(float(bound) for bound in fields[name])
     return AgentSpec(**values, action_parts=parts)
 
 

@@ -2,24 +2,51 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax import Array
 from jax.typing import ArrayLike
 
 from dressage.equations.statistics import RunningMoments
+from dressage.errors import CheckpointError
+from dressage.learning.graph_building import (
+    GraphDraft,
+    add_head,
+    add_normalization,
+    add_observation,
+    add_perceptron,
+)
+from dressage.learning.live_policy import (
+    in_float32,
+    in_float64,
+    named_probabilities,
+    observation_tree,
+)
+from dressage.learning.policy_files import FILE, read_policy_file, write_policy_file
+from dressage.learning.policy_graph import Deployment, PolicyGraph
 from dressage.learning.policy_head import PolicyHead, SquashState
 from dressage.learning.proximal import OBSERVATION_CLIP
-from dressage.learning.specs import AGENT, AgentSpec, ObservationLayout, layout_from_json, spec_from_json
+from dressage.learning.specs import (
+    AGENT,
+    AgentSpec,
+    ObservationLayout,
+    layout_from_json,
+    spec_from_json,
+    spec_to_json,
+)
 from dressage.networks import Actor, Critic, apply_actor, apply_critic
-from dressage.ppo.policy_files import read_files, write_files
 from dressage.ppo.records import Base
 
 MOMENTS = "observation_moments"
+BOUNDS = "action_bounds"
 
 
 class NormalizeVec(Base):
@@ -44,11 +71,15 @@ class NormalizeVec(Base):
 
     def normalize(self, x: ArrayLike) -> Array:
         """Standardise raw observations `[..., obs_dim]` and clip them to ±`clip`."""
-        return RunningMoments(self.count, self.mean, self.var).normalize(x, self.clip)
+        return self.moments().normalize(x, self.clip)
 
     def denormalize(self, x: ArrayLike) -> Array:
         """Undo `normalize` for values that were not clipped."""
-        return RunningMoments(self.count, self.mean, self.var).denormalize(x)
+        return self.moments().denormalize(x)
+
+    def moments(self) -> RunningMoments:
+        """Return the statistics as those that training goes on from."""
+        return RunningMoments(self.count, self.mean, self.var)
 
 
 class Policy(Base):
@@ -110,56 +141,96 @@ class Policy(Base):
         return self.act_scaling.unsquash(action).reshape(*action.shape[:-1], *self._spec().action_shape)
 
     def value(self, obs: ArrayLike) -> Array:
-        """Return the critic's estimate `[...]` of the discounted return that follows raw observations."""
+        """Return the critic's estimate `[...]` of the discounted return that follows raw observations.
+
+        Raises:
+            ValueError: If the policy was exported without its critic.
+        """
+        if "critic" not in self.model:
+            raise ValueError("This policy has no critic: its file was written with critic=False.")
         critic = Critic(self._hidden_sizes("critic"), self.hidden_activation)
         return apply_critic(critic, self.model["critic"], self._normalized(obs))
 
-    def save(self, folder: str | Path) -> None:
-        """Write weights (safetensors) and description (JSON) into a folder.
+    def graph(self) -> PolicyGraph:
+        """Return what the policy computes from a raw observation, as a list of named operations."""
+        draft = GraphDraft()
+        value = add_observation(draft, self._layout())
+        if self.obs_scaling is not None:
+            moments = self.obs_scaling.moments()
+            value = add_normalization(draft, value, moments.mean, moments.std, self.obs_scaling.clip)
+        value = add_perceptron(draft, value, self.model["actor"], self.hidden_activation)
+        spec, scaling = self._spec(), self.act_scaling
+        if spec.continuous_dim and not self.state_independent_std:
+            value = draft.add("columns", [value], "mean", {"start": 0, "stop": spec.action_dim})
+        bounds = None if scaling is None else (scaling.low, scaling.high)
+        return draft.finish(add_head(draft, value, spec, squash=self._head().squash, bounds=bounds))
 
-        Killed at any moment, the folder holds the policy that was there before or this one.
-        """
-        spec, layout = self._spec(), self._layout()
+    def deployment(self) -> Deployment:
+        """Return what the policy's files are made of; see `dressage.export.export_policy`."""
         description = {
             "hidden_activation": self.hidden_activation,
             "output_activation": self.output_activation,
             "state_independent_std": self.state_independent_std,
             "squash": self.act_scaling is not None and self.act_scaling.squash,
             "observation_clip": None if self.obs_scaling is None else self.obs_scaling.clip,
-            "spec": dataclasses.asdict(spec),
-            "layout": dataclasses.asdict(layout),
+            "spec": spec_to_json(self._spec()),
+            "layout": dataclasses.asdict(self._layout()),
         }
         tensors = flatten_dict(self.model, sep="/")
         if self.obs_scaling is not None:
             for name in ("mean", "var", "count"):
                 tensors[f"{MOMENTS}/{name}"] = getattr(self.obs_scaling, name)
-        write_files(Path(folder), description, tensors)
+        if self.act_scaling is not None:
+            tensors |= {f"{BOUNDS}/low": self.act_scaling.low, f"{BOUNDS}/high": self.act_scaling.high}
+        return Deployment(
+            graph=self.graph(),
+            loader="ppo",
+            description=description,
+            tensors={name: np.asarray(array) for name, array in tensors.items()},
+            outputs=partial(in_float32, _outputs, self),
+            reference=partial(in_float64, _outputs, self),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy into one file: weights and description in safetensors.
+
+        Killed at any moment, there is the policy that was there before or this one.
+
+        Args:
+            path: A file that ends in `.safetensors`, or a folder, which gets `policy.safetensors`.
+        """
+        description, tensors = self.deployment().file_parts()
+        write_policy_file(_file_at(Path(path)), description, tensors)
 
     @classmethod
-    def load(cls, folder: str | Path) -> "Policy":
-        """Read a policy that `save` wrote.
+    def load(cls, path: str | Path) -> "Policy":
+        """Read a policy that `save` or `dressage.export.export_policy` wrote.
 
         Raises:
-            CheckpointError: If a file is missing, cut short or altered.
+            CheckpointError: If the file is missing, cut short, altered or holds no policy of this kind.
         """
-        description, tensors = read_files(Path(folder))
-        model = unflatten_dict({name: jnp.asarray(array) for name, array in tensors.items()}, sep="/")
-        moments = model.pop(MOMENTS, None)
-        spec = spec_from_json(description["spec"])
-        scaling = None
-        if spec.action_kind == "continuous":
-            low, high = jnp.array(spec.action_low), jnp.array(spec.action_high)
-            scaling = SquashState(low, high, description["squash"])
+        file = _file_at(Path(path))
+        description, tensors = read_policy_file(file)
+        if description.get("loader") != "ppo":
+            raise CheckpointError(
+                f"{file} holds no policy of PPO; `dressage.export.load_policy` loads others."
+            )
+        return cls.from_tensors(description["policy"], tensors)
+
+    @classmethod
+    def from_tensors(cls, description: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> "Policy":
+        """Put a policy together from what its file holds."""
+        arrays = unflatten_dict({name: jnp.asarray(array) for name, array in tensors.items()}, sep="/")
+        scaling, moments = arrays.get(BOUNDS), arrays.get(MOMENTS)
+        clip = description["observation_clip"]
         return cls(
-            act_scaling=scaling,
-            obs_scaling=None
-            if moments is None
-            else NormalizeVec(**moments, clip=description["observation_clip"]),
-            model=model,
+            act_scaling=None if scaling is None else SquashState(**scaling, squash=description["squash"]),
+            obs_scaling=None if moments is None else NormalizeVec(**moments, clip=clip),
+            model={network: arrays[network] for network in ("actor", "critic") if network in arrays},
             hidden_activation=description["hidden_activation"],
             output_activation=description["output_activation"],
             state_independent_std=description["state_independent_std"],
-            spec=spec,
+            spec=spec_from_json(description["spec"]),
             layout=layout_from_json(description["layout"]),
         )
 
@@ -213,3 +284,18 @@ class Policy(Base):
     def _hidden_sizes(self, network: str) -> tuple[int, ...]:
         layers = [name for name in self.model[network] if name.startswith("Dense_")]
         return tuple(self.model[network][f"Dense_{i}"]["bias"].shape[-1] for i in range(len(layers) - 1))
+
+
+@jax.jit
+def _outputs(policy: Policy, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Compute what the policy's graph computes, by the policy itself."""
+    observation = observation_tree(policy._layout(), inputs)  # noqa: SLF001 (the same module)
+    made = {"action": policy.get_action(observation)}
+    if policy.output_activation == "gaussian":
+        return made
+    outputs = apply_actor(policy._actor(), policy.model["actor"], policy._normalized(observation))  # noqa: SLF001
+    return made | named_probabilities(policy._head().distribution(outputs))  # noqa: SLF001
+
+
+def _file_at(path: Path) -> Path:
+    return path if path.suffix == ".safetensors" else path / FILE

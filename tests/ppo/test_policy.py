@@ -31,7 +31,7 @@ SCALING = NormalizeVec(jnp.array([50.0, -3.0, 0.0]), jnp.array([400.0, 0.25, 1.0
 
 def policy_for(action_space, *, observation_space=BOX3, scaling=None, seed=0, **changes):
     """Put a policy with drawn parameters together, as `train` does."""
-    config = Config(NUM_HIDDEN_UNITS=8, **changes).validate()
+    config = Config(**{"NUM_HIDDEN_UNITS": 8, **changes}).validate()
     spec = agent_spec("agent", observation_space, action_space)
     learner = proximal_learner(spec, config)
     params = learner.init(jax.random.key(seed), 1).params["params"]

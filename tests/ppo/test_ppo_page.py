@@ -23,7 +23,7 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
     for number, block in enumerate(BLOCKS):
         exec(compile(shortened(block), f"{PAGE.name} block {number}", "exec"), names)
     jax.effects_barrier()
-    assert (tmp_path / "pendulum_policy" / "policy.json").exists()
+    assert (tmp_path / "pendulum_policy" / "policy.safetensors").exists()
     assert names["returns"].shape == (3, 2)
     assert names["scores"]["eval/returns"].shape == (2, 20)
     assert np.isfinite(names["estimate"])

@@ -1,0 +1,61 @@
+"""Owns the list of one file for each agent, with checksums."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dressage.errors import CheckpointError, ConfigError
+from dressage.learning.policy_files import check_seal, describe, read_description, seal, write_whole
+
+MANIFEST = "policies.json"
+
+
+def file_names(agents: Sequence[str], suffix: str) -> dict[str, str]:
+    """Make a file name for each agent: its own name, with a dash where a file system may object.
+
+    Raises:
+        ConfigError: If there is no agent, or two names come out equal.
+    """
+    if not agents:
+        raise ConfigError("There is no policy to export: the mapping of agents is empty.")
+    names = {agent: re.sub(r"[^\w.-]", "-", str(agent)) + f".{suffix}" for agent in agents}
+    taken: dict[str, str] = {}
+    for agent, name in names.items():
+        if name in taken:
+            raise ConfigError(f"The agents {taken[name]!r} and {agent!r} would both be written to {name}.")
+        taken[name] = agent
+    return names
+
+
+def write_manifest(folder: Path, paths: Mapping[str, Path]) -> None:
+    """Write the manifest of files that are in place."""
+    listed = {
+        agent: {"file": path.name, "sha256_of_file": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for agent, path in paths.items()
+    }
+    write_whole(folder / MANIFEST, seal(describe({"agents": listed}).encode()))
+
+
+def read_manifest(folder: Path) -> dict[str, Path]:
+    """Return the file of each agent.
+
+    Raises:
+        CheckpointError: If manifest or a file is missing or altered.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise CheckpointError(f"There are no policies in {folder}: {MANIFEST} is missing.")
+    content = path.read_bytes()
+    check_seal(content, str(path))
+    files = {}
+    for agent, entry in read_description(content.decode(), str(path))["agents"].items():
+        files[agent] = folder / entry["file"]
+        if not files[agent].is_file():
+            raise CheckpointError(f"The policies in {folder} are incomplete: {entry['file']} is missing.")
+        if hashlib.sha256(files[agent].read_bytes()).hexdigest() != entry["sha256_of_file"]:
+            raise CheckpointError(
+                f"The policies in {folder} are damaged: {entry['file']} differs from its checksum "
+                f"in {MANIFEST}."
+            )
+    return files

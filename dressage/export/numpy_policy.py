@@ -1,0 +1,205 @@
+"""A trained policy with NumPy alone: `NumpyPolicy("policy.safetensors").act(observation)`.
+
+This file imports NumPy and the standard library only. Copied to a robot it works without dressage.
+"""
+
+import hashlib
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_SEAL = re.compile(rb'\\?"sha256\\?": \\?"([0-9a-f]{64})\\?"')
+_DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
+
+
+class NumpyPolicy:
+    """A policy read from a safetensors file.
+
+    Args:
+        path: What `dressage.export.export_policy` wrote.
+        dtype: Precision to compute in; the weights are stored as float32.
+
+    Raises:
+        ValueError: If the file is cut, altered or no policy.
+    """
+
+    def __init__(self, path: str | Path, dtype: Any = np.float32) -> None:  # noqa: ANN401 (NumPy's own)
+        self.description, tensors = read_policy(Path(path))
+        self.graph = self.description["graph"]
+        self._dtype = dtype
+        self._weights = {name: tensors[name].astype(dtype) for name in self.graph["weights"]}
+        self._floats = {port["name"] for port in self.graph["inputs"] if port["dtype"] == "float32"}
+        self._steps = bind(self.graph["ops"], operations(np), self._weights)
+
+    def act(self, observation: Any, state: Any = None) -> Any:  # noqa: ANN401 (an array or a tree of them)
+        """Choose the most likely action.
+
+        Args:
+            observation: One raw observation, or a batch with leading axes; a dict or tuple where the
+                environment gives one.
+            state: What the call before returned, for a recurrent policy; None starts an episode.
+
+        Returns:
+            The environment's action; for a recurrent policy the pair of action and state.
+
+        Raises:
+            ValueError: If the observation has another shape than the policy takes.
+        """
+        values = arrange(self.graph, observation, state)
+        outputs = self.run(values)
+        action = assemble(self.graph, outputs)
+        if not self.graph["states"]:
+            return action
+        return action, {name: outputs[after] for name, after in self.graph["states"].items()}
+
+    def run(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Map all inputs of the graph, with any number of leading axes, to all values that it computes."""
+        values = {
+            name: np.asarray(array, self._dtype if name in self._floats else None)
+            for name, array in inputs.items()
+        }
+        for function, names, weights, output in self._steps:
+            values[output] = function(*map(values.__getitem__, names), *weights)
+        return values
+
+
+def read_policy(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read a safetensors file and check it; returns its description and its arrays.
+
+    Raises:
+        ValueError: If the file is cut, altered or no policy.
+    """
+    content = path.read_bytes()
+    seal = _SEAL.search(content)
+    if seal is None:
+        raise ValueError(f"{path} is no policy of dressage: it carries no checksum.")
+    blank = content[: seal.start(1)] + b"0" * 64 + content[seal.end(1) :]
+    if hashlib.sha256(blank).hexdigest().encode() != seal[1]:
+        raise ValueError(f"The policy {path} is damaged: its content differs from its checksum.")
+    start = 8 + int.from_bytes(content[:8], "little")
+    if not content[8:9] == b"{":
+        raise ValueError(f"{path} is no safetensors file; ONNX files are read by OnnxPolicy.")
+    header = json.loads(content[8:start])
+    description = json.loads(header.pop("__metadata__")["dressage"])
+    tensors = {}
+    for name, entry in header.items():
+        first, last = (start + offset for offset in entry["data_offsets"])
+        tensors[name] = np.frombuffer(content[first:last], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return description, tensors
+
+
+def arrange(graph: dict[str, Any], observation: Any, state: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Name the parts of an observation and a state as a graph does, and check their shapes."""
+    values = {name: np.asarray(leaf) for name, leaf in _leaves("observation", observation)}
+    lead: tuple[int, ...] = ()
+    for port in graph["inputs"]:
+        name, shape = port["name"], tuple(port["shape"])
+        if name in graph["states"]:
+            values[name] = np.zeros((*lead, *shape), np.float32) if state is None else state[name]
+        elif name not in values:
+            raise ValueError(f"The observation has no {name!r}; it has {', '.join(sorted(values))}.")
+        found = values[name].shape
+        lead = found[: len(found) - len(shape)]
+        if found[len(lead) :] != shape or len(found) < len(shape):
+            raise ValueError(f"The policy takes {name!r} of shape {shape}, or a batch of it, got {found}.")
+    return values
+
+
+def assemble(graph: dict[str, Any], outputs: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Put the action together that the environment takes."""
+    if graph["action_tree"] == "array":
+        return outputs["action"]
+    names = [port["name"] for port in graph["outputs"] if port["name"].startswith("action.")]
+    parts = {name.removeprefix("action."): outputs[name] for name in names}
+    return tuple(parts.values()) if graph["action_tree"] == "tuple" else parts
+
+
+def bind(ops: list[dict[str, Any]], table: dict[str, Any], weights: dict[str, Any]) -> list[Any]:
+    """Look up each operation's function and weights once; returns function, inputs, weights and output."""
+    steps = []
+    for op in ops:
+        if op["op"] not in table:
+            raise ValueError(f"This version of the runner knows no operation {op['op']!r}.")
+        settings = {name: value for name, value in op.items() if name not in ("op", "in", "out")}
+        function = partial(table[op["op"]], **settings) if settings else table[op["op"]]
+        inputs = tuple(name for name in op["in"] if name not in weights)
+        bound = tuple(weights[name] for name in op["in"] if name in weights)
+        steps.append((function, inputs, bound, op["out"]))
+    return steps
+
+
+def operations(xp: Any) -> dict[str, Any]:  # noqa: ANN401 (a module)
+    """Return what each operation computes; `xp` is NumPy, or a module with its functions.
+
+    Values come first, weights after them; features stand on the last axis.
+    """
+    activations = {
+        None: lambda x: x,
+        "tanh": xp.tanh,
+        "relu": lambda x: xp.maximum(x, 0),
+        "elu": lambda x: xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0))),
+        "gelu": lambda x: 0.5 * x * (1 + xp.tanh(0.7978845608028654 * (x + 0.044715 * x**3))),
+        "silu": lambda x: x * _sigmoid(xp, x),
+        "softplus": lambda x: xp.logaddexp(x, 0),
+        "sigmoid": lambda x: _sigmoid(xp, x),
+    }
+    return {
+        "flatten": lambda x, rank, size: x.reshape((*x.shape[: x.ndim - rank], size)),
+        "reshape": lambda x, shape: x.reshape((*x.shape[:-1], *shape)),
+        "concat": lambda *x: xp.concatenate(x, -1),
+        "columns": lambda x, start, stop: x[..., start:stop],
+        "one_hot": lambda x, columns, categories: (
+            x[..., xp.asarray(columns)] == xp.asarray(categories)
+        ).astype("float32"),
+        "normalize": lambda x, mean, deviation, clip: xp.minimum(
+            xp.maximum((x - mean) / deviation, -clip), clip
+        ),
+        "dense": lambda x, kernel, bias, activation=None: activations[activation](x @ kernel + bias),
+        "activation": lambda x, activation: activations[activation](x),
+        "gru": partial(_gru, xp),
+        "lstm": partial(_lstm, xp),
+        "squash": lambda x, half_width, middle: xp.tanh(x) * half_width + middle,
+        "bound": lambda x, least, greatest, half_width, middle: (
+            xp.minimum(xp.maximum(x, least), greatest) * half_width + middle
+        ),
+        "mask": lambda logits, mask: xp.where(mask, logits, -1e30),
+        "softmax": partial(_softmax, xp),
+        "choose": lambda logits, start: xp.argmax(logits, -1) + start,
+        "stack": lambda *x: xp.stack(x, -1),
+        "identity": lambda x: x,
+    }
+
+
+def _leaves(name: str, tree: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+    if not isinstance(tree, dict | tuple):
+        return [(name, tree)]
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    return [leaf for key, part in items for leaf in _leaves(f"{name}.{key}", part)]
+
+
+def _sigmoid(xp: Any, x: Any) -> Any:  # noqa: ANN401
+    return 0.5 * xp.tanh(0.5 * x) + 0.5  # Overflows for no x.
+
+
+def _softmax(xp: Any, logits: Any) -> Any:  # noqa: ANN401
+    weights = xp.exp(logits - xp.max(logits, -1, keepdims=True))
+    return weights / xp.sum(weights, -1, keepdims=True)
+
+
+def _gru(xp: Any, x: Any, state: Any, kernel: Any, bias: Any, state_kernel: Any, state_bias: Any) -> Any:  # noqa: ANN401
+    """Cho et al. 2014, with the reset gate after the product; gates stand in the order r, z, n."""
+    given, kept = xp.split(x @ kernel + bias, 3, -1), xp.split(state @ state_kernel + state_bias, 3, -1)
+    reset, update = _sigmoid(xp, given[0] + kept[0]), _sigmoid(xp, given[1] + kept[1])
+    return (1 - update) * xp.tanh(given[2] + reset * kept[2]) + update * state
+
+
+def _lstm(xp: Any, x: Any, state: Any, kernel: Any, bias: Any, state_kernel: Any, state_bias: Any) -> Any:  # noqa: ANN401
+    """Gates in the order i, f, g, o; the state is output and cell side by side."""
+    hidden, cell = xp.split(state, 2, -1)
+    gates = xp.split(x @ kernel + bias + hidden @ state_kernel + state_bias, 4, -1)
+    cell = _sigmoid(xp, gates[1]) * cell + _sigmoid(xp, gates[0]) * xp.tanh(gates[2])
+    return xp.concatenate([_sigmoid(xp, gates[3]) * xp.tanh(cell), cell], -1)
