@@ -146,12 +146,14 @@ class MultiAgentStep:
         groups: One record for each group of agents with equal spaces, its arrays `[A, B, ...]`.
         infos: By agent, pytrees of `[B, ...]`.
         ended: `[B]` bool, whether the copy's episode ended with this step: no agent is left in it.
+        lengths: `[B]` int32, steps of the copy's episode, this one included.
         names: The agents of each group, in order.
     """
 
     groups: tuple[AgentStep, ...]
     infos: dict[str, Info]
     ended: jax.Array
+    lengths: jax.Array
     names: tuple[tuple[str, ...], ...] = field(metadata={"static": True})
 
     @property

@@ -74,6 +74,19 @@ def check_multi_agent_environment(env: MultiAgentEnv) -> AgentSpaces:
     return spaces
 
 
+def agents_with_costs(env: MultiAgentEnv) -> tuple[str, ...]:
+    """Return the agents whose infos of a step hold a cost, found out by tracing `env` once.
+
+    Args:
+        env: An environment that keeps its contract.
+    """
+    state = jax.eval_shape(lambda: env.reset(jax.random.key(0))[0])
+    spaces = agent_spaces(env)
+    actions = {agent: jax.eval_shape(partial(_zeros, space)) for agent, space in spaces.action.items()}
+    infos = jax.eval_shape(env.step, state, actions)[5]
+    return tuple(agent for agent in env.possible_agents if COST in infos[agent])
+
+
 def _check_names(env: MultiAgentEnv, name: str) -> None:
     agents: Any = env.possible_agents
     if not isinstance(agents, tuple) or not agents or not all(isinstance(agent, str) for agent in agents):

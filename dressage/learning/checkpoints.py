@@ -55,7 +55,7 @@ class Checkpoints:
         """
         if step in self._manager.all_steps():
             return
-        arrays = _arrays_by_path(state)
+        arrays = named_arrays(state)
         described = {path: _describe(array) for path, array in arrays.items()}
         content: dict[str, Any] = {"note": note, "arrays": described}
         content["sha256"] = _content_digest(content)
@@ -84,24 +84,51 @@ class Checkpoints:
         Raises:
             CheckpointError: If there is none, it is incomplete or altered, or it was made for another run.
         """
-        chosen = self.latest() if step is None else step
-        if chosen is None:
-            raise CheckpointError(f"There is no complete checkpoint in {self.folder}.")
-        path = self.folder / str(chosen)
+        chosen, path = self._chosen(step)
         content = self._read_content(chosen, path)
-        wanted = _arrays_by_path(state_like)
+        wanted = named_arrays(state_like)
         _compare_layout(wanted, content["arrays"], path)
-        arrays = self._read_arrays(chosen, path, wanted)
-        for name, array in arrays.items():
-            if _digest(array) != content["arrays"][name]["sha256"]:
-                raise CheckpointError(
-                    f"The checkpoint {path} is damaged: array {name!r} differs from its checksum."
-                )
-        return _rebuild(state_like, arrays), content["note"]
+        arrays = self._verified(chosen, path, wanted, content["arrays"])
+        return rebuild_state(state_like, arrays), content["note"]
+
+    def read(self, step: int | None = None) -> tuple[Arrays, dict[str, Any]]:
+        """Read a checkpoint without knowing its structure.
+
+        Args:
+            step: Which checkpoint; the newest by default.
+
+        Returns:
+            The arrays by name (see `named_arrays`), and the note.
+
+        Raises:
+            CheckpointError: If there is none, or it is incomplete or altered.
+        """
+        chosen, path = self._chosen(step)
+        content = self._read_content(chosen, path)
+        described = content["arrays"]
+        wanted = {
+            name: np.empty(array["shape"], jnp.dtype(array["dtype"])) for name, array in described.items()
+        }
+        return self._verified(chosen, path, wanted, described), content["note"]
 
     def close(self) -> None:
         """Release Orbax's threads."""
         self._manager.close()
+
+    def _chosen(self, step: int | None) -> tuple[int, Path]:
+        chosen = self.latest() if step is None else step
+        if chosen is None:
+            raise CheckpointError(f"There is no complete checkpoint in {self.folder}.")
+        return chosen, self.folder / str(chosen)
+
+    def _verified(self, step: int, path: Path, wanted: Arrays, described: dict[str, Any]) -> Arrays:
+        arrays = self._read_arrays(step, path, wanted)
+        for name, array in arrays.items():
+            if _digest(array) != described[name]["sha256"]:
+                raise CheckpointError(
+                    f"The checkpoint {path} is damaged: array {name!r} differs from its checksum."
+                )
+        return arrays
 
     def _read_content(self, step: int, path: Path) -> dict[str, Any]:
         try:
@@ -132,10 +159,23 @@ class Checkpoints:
             ) from error
 
 
-def _arrays_by_path(state: Any) -> Arrays:  # noqa: ANN401
-    """Flatten a state to NumPy arrays by path; random keys become their raw bits."""
+def named_arrays(state: Any) -> Arrays:  # noqa: ANN401
+    """Flatten a state to NumPy arrays by name: its path, with a slash between parts; keys become bits."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    return {jax.tree_util.keystr(path): np.asarray(_raw(leaf)) for path, leaf in leaves}
+    return {_name(path): np.asarray(_raw(leaf)) for path, leaf in leaves}
+
+
+def rebuild_state(state_like: State, arrays: Arrays) -> State:
+    """Give arrays by name the structure of a state."""
+
+    def place(path: Any, leaf: Any) -> Any:  # noqa: ANN401
+        array = arrays[_name(path)]
+        if _is_key(leaf):
+            return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
+        return jnp.asarray(array) if isinstance(leaf, jax.Array) else array
+
+    rebuilt: State = jax.tree_util.tree_map_with_path(place, state_like)
+    return rebuilt
 
 
 def _join(arrays: Arrays) -> np.ndarray:
@@ -149,17 +189,6 @@ def _cut(stored: np.ndarray, wanted: Arrays) -> Arrays:
     parts = np.split(stored, np.cumsum([wanted[name].nbytes for name in names])[:-1])
     pairs = zip(names, parts, strict=True)
     return {name: part.view(wanted[name].dtype).reshape(wanted[name].shape) for name, part in pairs}
-
-
-def _rebuild(state_like: State, arrays: Arrays) -> State:
-    def place(path: Any, leaf: Any) -> Any:  # noqa: ANN401
-        array = arrays[jax.tree_util.keystr(path)]
-        if _is_key(leaf):
-            return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
-        return jnp.asarray(array) if isinstance(leaf, jax.Array) else array
-
-    rebuilt: State = jax.tree_util.tree_map_with_path(place, state_like)
-    return rebuilt
 
 
 def _compare_layout(wanted: Arrays, found: dict[str, dict[str, Any]], path: Path) -> None:
@@ -196,6 +225,10 @@ def _content_digest(content: dict[str, Any]) -> str:
 
 def _digest(array: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def _name(path: Any) -> str:  # noqa: ANN401
+    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def _raw(leaf: Any) -> Any:  # noqa: ANN401

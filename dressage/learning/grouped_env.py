@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from dressage.envs.functional import BaseEnv
-from dressage.envs.wrappers import VectorEnv
+from dressage.envs.multi_agent import AgentStep, MultiAgentEnv
+from dressage.envs.multi_agent_checks import agents_with_costs
+from dressage.envs.wrappers import MultiAgentVectorEnv, VectorEnv
+from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.records import Observed, Outcome
 from dressage.learning.specs import AGENT, AgentSpec, agent_spec, observation_layout
 
@@ -49,3 +53,70 @@ class SingleAgentEnv:
 
     def _observed(self, observation: Any) -> Observed:  # noqa: ANN401
         return Observed(self.layout.flatten(observation))
+
+
+class ManyAgentsEnv:
+    """`B` copies of an environment of many agents; a group of one agent has records without an agent axis.
+
+    Attributes:
+        copies: Number of environment copies.
+        groups: The spaces of each group of equal agents.
+        max_steps: Longest episode.
+        has_costs: Whether it reports costs.
+    """
+
+    def __init__(self, env: MultiAgentEnv, copies: int, *, fixed_init: bool = False) -> None:
+        self._vector = MultiAgentVectorEnv(env, copies, fixed_init=fixed_init)
+        spaces = self._vector.spaces
+        self.copies = copies
+        self.max_steps = env.max_steps
+        self.has_costs = bool(agents_with_costs(env))
+        self.groups = tuple(
+            GroupSpaces.of(names, spaces.observation[names[0]], spaces.action[names[0]])
+            for names in spaces.groups
+        )
+
+    def reset(self, key: Array) -> tuple[Any, tuple[Observed, ...]]:
+        """Start every copy; return the environments' state and what each group sees."""
+        state, observations, _ = self._vector.reset_groups(key)
+        seen = zip(self.groups, observations, strict=True)
+        return state, tuple(self._observed(group, observation) for group, observation in seen)
+
+    def step(self, state: Any, actions: tuple[Any, ...]) -> tuple[Any, tuple[Outcome, ...]]:  # noqa: ANN401
+        """Step every copy with the environment actions `[..., B, ...]` of each group."""
+        stacked = zip(self.groups, actions, strict=True)
+        state, step = self._vector.step_groups(
+            state, tuple(_with_agents(group, action) for group, action in stacked)
+        )
+        rows = zip(self.groups, step.groups, strict=True)
+        return state, tuple(self._outcome(group, row, step.ended, step.lengths) for group, row in rows)
+
+    def _outcome(self, group: GroupSpaces, stacked: AgentStep, over: Array, lengths: Array) -> Outcome:
+        step: AgentStep = _without_agents(group, stacked)
+        return Outcome(
+            observed=group.observe(step.observation),
+            final_features=group.observe(step.final_observation).features,
+            rewards=step.reward,
+            terminated=step.terminated,
+            episode_ends=step.ended,
+            episode_returns=step.episode_return,
+            episode_lengths=step.episode_length,
+            valid=step.alive_before,
+            costs=step.cost if self.has_costs else None,
+            episode_costs=step.episode_cost if self.has_costs else None,
+            copy_ends=jnp.broadcast_to(over, step.reward.shape),
+            copy_lengths=jnp.broadcast_to(lengths, step.reward.shape),
+        )
+
+    def _observed(self, group: GroupSpaces, observation: Any) -> Observed:  # noqa: ANN401
+        return group.observe(_without_agents(group, observation))
+
+
+def _without_agents(group: GroupSpaces, stacked: Any) -> Any:  # noqa: ANN401 (any tree of arrays)
+    """Drop the agent axis of a group of one."""
+    return stacked if len(group.agents) > 1 else jax.tree.map(lambda leaf: leaf[0], stacked)
+
+
+def _with_agents(group: GroupSpaces, records: Any) -> Any:  # noqa: ANN401
+    """Give a group of one its agent axis."""
+    return records if len(group.agents) > 1 else jax.tree.map(lambda leaf: leaf[None], records)

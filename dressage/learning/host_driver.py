@@ -6,22 +6,145 @@ driver, so that one environment gives the same parameters through both.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import Array
 
 from dressage.learning import scan_driver
-from dressage.learning.evaluation import EpisodeResults, play
+from dressage.learning.evaluation import (
+    EpisodeResults,
+    Evaluation,
+    copies_over,
+    evaluation_key,
+    play,
+    sampling_keys,
+)
 from dressage.learning.faults import latch_fault, raise_fault
 from dressage.learning.host_env import HostGroupedEnv
 from dressage.learning.metrics import ChunkSums
-from dressage.learning.records import AgentState, Experience, Fault, LearnerState, Observed
-from dressage.learning.runs import HostMetrics, evaluation_key, evaluation_metrics
+from dressage.learning.records import AgentState, Experience, Fault, LearnerState, Observed, Outcome
+from dressage.learning.runs import HostMetrics, evaluation_metrics
 from dressage.learning.scan_driver import Groups
 
 UNLIMITED = 100_000  # Steps after which an evaluation episode without a time limit counts as unfinished.
+
+
+class Rollout(NamedTuple):
+    """What a rollout brought, and what the next one starts from.
+
+    Attributes:
+        records: One `[T, ..., B]` record a group.
+        observed: What each group acts on next.
+        key: The run's key after it.
+        shuffle_keys: Keys for the update, one a group.
+    """
+
+    records: tuple[Experience, ...]
+    observed: tuple[Observed, ...]
+    key: Array
+    shuffle_keys: Array
+
+
+class HostCollector:
+    """Collects rollouts from environments on the host, and plays evaluation episodes there.
+
+    Attributes:
+        exact_resume: Whether the environments' state can be saved.
+    """
+
+    def __init__(
+        self,
+        make_env: Callable[[int], HostGroupedEnv],
+        groups: Groups,
+        copies: int,
+        max_steps: int | None,
+    ) -> None:
+        self._make_env = make_env
+        self._env = make_env(copies)
+        self.exact_resume = self._env.saves_state
+        self._eval_env: HostGroupedEnv | None = None
+        self._max_steps = UNLIMITED if max_steps is None else max_steps
+        self._groups = groups
+        self._running: Any = None
+        self._prepare = jax.jit(_prepare_rollout, static_argnums=(0, 1))
+        self._act = jax.jit(scan_driver.act)
+        self._play = jax.jit(_play)
+
+    def init(self, seed: int) -> LearnerState:
+        """Reset the environments and draw parameters, with the compiled driver's keys."""
+        keys = jax.random.split(jax.random.key(seed), 2 + len(self._groups))
+        observed = self._env.reset(keys[1])
+        begin = jax.jit(partial(scan_driver.start, self._groups, self._env.copies))
+        state: LearnerState = begin(self._env.state(), observed, keys[0], keys[2:])
+        self._running = state.observed
+        return state
+
+    def collect(self, state: LearnerState, steps: int, surplus: int = 0) -> Rollout:
+        """Step every copy `steps` times; in the last step the last `surplus` copies rest."""
+        observed = self._enter(state)
+        key, shuffle_keys, noise = self._prepare(steps, self._env.copies, self._groups, state.key)
+        noise = jax.tree.map(np.asarray, noise)
+        rows = []
+        for step in range(steps):
+            drawn = jax.tree.map(lambda leaf, step=step: leaf[step], noise)
+            outputs, actions, taken, memories = self._act(self._groups, state.agents, observed, drawn)
+            resting = surplus if step == steps - 1 else 0
+            outcomes = self._env.step(jax.tree.map(np.asarray, taken), resting)
+            rows.append(scan_driver.record_rows(observed, outputs, actions, outcomes))
+            observed = scan_driver.remember(outcomes, memories)
+        records = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+        return Rollout(records, observed, key, shuffle_keys)
+
+    def after(
+        self, rollout: Rollout, agents: tuple[AgentState, ...], fault: Fault, updates: Array
+    ) -> LearnerState:
+        """Return the state of training after a rollout has been learned from."""
+        self._running = rollout.observed
+        return LearnerState(agents, self._env.state(), rollout.observed, rollout.key, updates, fault)
+
+    def evaluate(self, state: LearnerState, copies: int, evaluation: Evaluation) -> list[EpisodeResults]:
+        """Play one episode in each of `copies` copies; returns the results of each group, `[..., B]`."""
+        if self._eval_env is None or self._eval_env.copies != copies:
+            self._eval_env = self._make_env(copies)
+        env = self._eval_env
+        key = jax.random.fold_in(evaluation_key(state.key), evaluation.seed)
+        observed = self._begin(env.reset(key), copies)
+        finished = np.zeros(copies, bool)
+        results = [_no_results(group.batch_shape(copies)) for group in self._groups]
+        for step in range(self._max_steps):
+            keys = sampling_keys(key, step, len(self._groups)) if evaluation.stochastic else None
+            taken, memories = self._play(self._groups, state.agents, observed, keys)
+            outcomes = env.step(jax.tree.map(np.asarray, taken), 0)
+            over = np.asarray(copies_over(outcomes)) & ~finished
+            results = [_note(one, outcome, over) for one, outcome in zip(results, outcomes, strict=True)]
+            finished |= over
+            if finished.all():
+                break
+            observed = scan_driver.remember(outcomes, memories)
+        return results
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in (self._env, self._eval_env):
+            if env is not None:
+                env.close()
+
+    def _enter(self, state: LearnerState) -> tuple[Observed, ...]:
+        """Bring the environments to where the state left them, or start them anew where that cannot be."""
+        observed: tuple[Observed, ...] = state.observed
+        if observed is self._running:
+            return observed
+        if self.exact_resume:
+            self._env.set_state(state.environment)
+        else:
+            seen = self._env.reset(jax.random.fold_in(state.key, state.updates))
+            observed = self._begin(seen, self._env.copies)
+        return observed
+
+    def _begin(self, seen: tuple[Observed, ...], copies: int) -> tuple[Observed, ...]:
+        return tuple(group.begin(row, copies) for group, row in zip(self._groups, seen, strict=True))
 
 
 class HostRun:
@@ -36,31 +159,18 @@ class HostRun:
         copies: int,
         eval_copies: int,
         max_steps: int | None,
-        exact_resume: bool,
     ) -> None:
         self.seeds: tuple[int, ...] = (seed,)
-        self.exact_resume = exact_resume
-        self._make_env = make_env
-        self._env = make_env(copies)
-        self._eval_env: HostGroupedEnv | None = None
         self._eval_copies = eval_copies
-        self._max_steps = UNLIMITED if max_steps is None else max_steps
         self._groups = groups
         self._steps = steps
-        self._running: LearnerState | None = None
-        self._prepare = jax.jit(partial(_prepare_rollout, steps, copies))
-        self._act = jax.jit(scan_driver.act)
+        self._collector = HostCollector(make_env, groups, copies, max_steps)
+        self.exact_resume = self._collector.exact_resume
         self._learn = jax.jit(_learn, donate_argnums=1)
-        self._play = jax.jit(_play)
 
     def init(self) -> LearnerState:
         """Reset the environments and draw parameters, with the compiled driver's keys."""
-        keys = jax.random.split(jax.random.key(self.seeds[0]), 2 + len(self._groups))
-        observed = self._env.reset(keys[1])
-        begin = jax.jit(partial(scan_driver.start, self._groups, self._env.copies))
-        state: LearnerState = begin(self._env.state(), observed, keys[0], keys[2:])
-        self._running = state
-        return state
+        return self._collector.init(self.seeds[0])
 
     def advance(self, state: LearnerState, updates: int) -> tuple[LearnerState, HostMetrics]:
         """Make `updates` updates.
@@ -68,21 +178,27 @@ class HostRun:
         Raises:
             NonFiniteError: If the environment gave a number that is not finite.
         """
-        state = self._enter(state)
         sums = scan_driver.no_sums(self._groups)
         for _ in range(updates):
-            state, sums = self._update(state, sums)
-            raise_fault(state.fault, tuple(group.agents for group in self._groups))
-        self._running = state
+            rollout = self._collector.collect(state, self._steps)
+            agents, fault, sums = self._learn(
+                self._groups,
+                state.agents,
+                state.fault,
+                rollout.records,
+                rollout.shuffle_keys,
+                state.updates,
+                sums,
+            )
+            state = self._collector.after(rollout, agents, fault, state.updates + 1)
+            raise_fault(fault, tuple(group.agents for group in self._groups))
         return state, {name: np.atleast_1d(values) for name, values in sums.means().items()}
 
     def evaluate(self, state: LearnerState) -> HostMetrics:
         """Play one deterministic episode in every evaluation copy; `[1, E]` each."""
         if self._eval_copies == 0:
             return {}
-        if self._eval_env is None:
-            self._eval_env = self._make_env(self._eval_copies)
-        return evaluation_metrics(self._play_episodes(self._eval_env, state))
+        return evaluation_metrics(self._collector.evaluate(state, self._eval_copies, Evaluation())[0])
 
     def updates_done(self, state: LearnerState) -> int:
         """Return the number of updates behind a state."""
@@ -93,49 +209,6 @@ class HostRun:
         if index:
             raise IndexError(f"This run has one seed, got index {index}.")
         return state
-
-    def _enter(self, state: LearnerState) -> LearnerState:
-        """Bring the environments to where the state left them, or start them anew where that cannot be."""
-        if state is self._running:
-            return state
-        if self.exact_resume:
-            self._env.set_state(state.environment)
-            return state
-        key = jax.random.fold_in(state.key, state.updates)
-        return state.replace(observed=self._env.reset(key))
-
-    def _update(self, state: LearnerState, sums: ChunkSums) -> tuple[LearnerState, ChunkSums]:
-        key, shuffle_keys, noise = self._prepare(self._groups, state.key)
-        noise = jax.tree.map(np.asarray, noise)
-        observed, rows = state.observed, []
-        for step in range(self._steps):
-            drawn = jax.tree.map(lambda leaf, step=step: leaf[step], noise)
-            outputs, actions, taken = self._act(self._groups, state.agents, observed, drawn)
-            outcomes = self._env.step(tuple(np.asarray(action) for action in taken))
-            rows.append(scan_driver.record_rows(observed, outputs, actions, outcomes))
-            observed = tuple(outcome.observed for outcome in outcomes)
-        rollouts = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
-        agents, fault, sums = self._learn(
-            self._groups, state.agents, state.fault, rollouts, shuffle_keys, state.updates, sums
-        )
-        after = LearnerState(agents, self._env.state(), observed, key, state.updates + 1, fault)
-        return after, sums
-
-    def _play_episodes(self, env: HostGroupedEnv, state: LearnerState) -> EpisodeResults:
-        observed = env.reset(evaluation_key(state.key))
-        finished = np.zeros(env.copies, bool)
-        returns, lengths = np.full(env.copies, np.nan), np.zeros(env.copies, np.int32)
-        for _ in range(self._max_steps):
-            taken = self._play(self._groups, state.agents, observed)
-            outcome = env.step(tuple(np.asarray(action) for action in taken))[0]
-            ended = np.asarray(outcome.episode_ends) & ~finished
-            returns = np.where(ended, outcome.episode_returns, returns)
-            lengths = np.where(ended, outcome.episode_lengths, lengths)
-            finished |= ended
-            if finished.all():
-                break
-            observed = (outcome.observed,)
-        return EpisodeResults(returns, lengths, finished)
 
 
 class SeedBySeed:
@@ -182,9 +255,30 @@ def _prepare_rollout(
 
 
 def _play(
-    groups: Groups, agents: tuple[AgentState, ...], observed: tuple[Observed, ...]
-) -> tuple[Array, ...]:
-    return tuple(play(*row)[2] for row in zip(groups, agents, observed, strict=True))
+    groups: Groups, agents: tuple[AgentState, ...], observed: tuple[Observed, ...], keys: Array | None
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    drawn = (None,) * len(groups) if keys is None else keys
+    played = [play(*row) for row in zip(groups, agents, observed, drawn, strict=True)]
+    return tuple(one.taken for one in played), tuple(one.memory for one in played)
+
+
+def _no_results(shape: tuple[int, ...]) -> EpisodeResults:
+    return EpisodeResults(
+        np.full(shape, np.nan), np.zeros(shape, np.int32), np.zeros(shape, bool), np.full(shape, np.nan)
+    )
+
+
+def _note(results: EpisodeResults, outcome: Outcome, over: np.ndarray) -> EpisodeResults:
+    """Write down the results of the copies whose first episode ended with this step, `[B]`."""
+    costs = None
+    if outcome.episode_costs is not None and results.costs is not None:
+        costs = np.where(over, outcome.episode_costs, results.costs)
+    return EpisodeResults(
+        np.where(over, outcome.episode_returns, results.returns),
+        np.where(over, outcome.episode_lengths, results.lengths),
+        results.finished | over,
+        costs,
+    )
 
 
 def _learn(
@@ -196,6 +290,6 @@ def _learn(
     updates: Array,
     sums: ChunkSums,
 ) -> tuple[tuple[AgentState, ...], Fault, ChunkSums]:
-    fault = latch_fault(fault, rollouts, updates)
+    fault = latch_fault(fault, rollouts, updates, scan_driver.categories(groups))
     agents, learning = scan_driver.learn(groups, agents, rollouts, keys, fault)
     return agents, fault, sums.add(learning, rollouts)

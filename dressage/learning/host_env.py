@@ -12,16 +12,22 @@ from dressage.learning.scan_driver import GroupedEnv
 
 
 class HostGroupedEnv(Protocol):
-    """Environment copies on the host; records are NumPy arrays, one a group."""
+    """Environment copies on the host; records are NumPy arrays, one a group.
+
+    Attributes:
+        copies: Number of environment copies.
+        saves_state: Whether `state` holds all that the copies will do depends on.
+    """
 
     copies: int
+    saves_state: bool
 
     def reset(self, key: Array) -> tuple[Observed, ...]:
         """Start every copy from seeds derived from `key`."""
         ...
 
-    def step(self, actions: tuple[np.ndarray, ...]) -> tuple[Outcome, ...]:
-        """Step every copy."""
+    def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
+        """Step every copy but the last `resting`, whose rows are no samples."""
         ...
 
     def state(self) -> Any:  # noqa: ANN401 (any tree of arrays)
@@ -32,9 +38,15 @@ class HostGroupedEnv(Protocol):
         """Put back what `state` returned."""
         ...
 
+    def close(self) -> None:
+        """Release the environments."""
+        ...
+
 
 class FunctionalHostEnv:
     """Functional environments stepped from the host, one compiled call a step."""
+
+    saves_state = True
 
     def __init__(self, env: GroupedEnv) -> None:
         self.copies = env.copies
@@ -48,8 +60,10 @@ class FunctionalHostEnv:
         self._state, observed = self._reset(key)
         return observed
 
-    def step(self, actions: tuple[np.ndarray, ...]) -> tuple[Outcome, ...]:
+    def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
         """Step every copy."""
+        if resting:
+            raise ValueError(f"All copies step together here, got {resting} that should rest.")
         outcomes: tuple[Outcome, ...]
         self._state, outcomes = self._step(self._state, actions)
         return outcomes
@@ -62,9 +76,14 @@ class FunctionalHostEnv:
         """Go on from a saved state."""
         self._state = state
 
+    def close(self) -> None:
+        """Nothing to release."""
+
 
 class HostSingleAgentEnv:
     """A vector of Gymnasium environments, for one group of one agent."""
+
+    saves_state = False
 
     def __init__(self, vector: HostVectorEnv) -> None:
         self.copies = vector.num_envs
@@ -75,8 +94,10 @@ class HostSingleAgentEnv:
         seed = int(jax.random.bits(key)) >> 1
         return (Observed(_record(np.asarray(self._vector.reset(seed), np.float32))),)
 
-    def step(self, actions: tuple[np.ndarray, ...]) -> tuple[Outcome, ...]:
+    def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
         """Step every copy; rows whose action an autoreset ignored are not valid."""
+        if resting:
+            raise ValueError(f"A vector environment steps as a whole, got {resting} copies that should rest.")
         step = self._vector.step(actions[0])
         outcome = Outcome(
             observed=Observed(_record(step.observation)),
@@ -96,6 +117,10 @@ class HostSingleAgentEnv:
 
     def set_state(self, state: Any) -> None:  # noqa: ANN401
         """Nothing to put back."""
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._vector.close()
 
 
 def _record(values: np.ndarray) -> Array:

@@ -70,7 +70,7 @@ class PolicyHead:
             factored = self.spec.action_kind == "multi_discrete"
             return FactoredCategorical(values, nvec, mask) if factored else Categorical(values, mask)
         logits, mean = values[..., : sum(nvec)], values[..., sum(nvec) :]
-        return AugmentedAction(logits, nvec, mean, log_std) if nvec else DiagGaussian(mean, log_std)
+        return AugmentedAction(logits, nvec, mean, log_std, mask) if nvec else DiagGaussian(mean, log_std)
 
     def draw_noise(self, key: Array, batch_shape: tuple[int, ...]) -> Any:  # noqa: ANN401 (the distribution's own tree)
         """Draw all the randomness that `batch_shape` samples need, in bulk."""

@@ -4,24 +4,35 @@ This is the update of PPO (Schulman et al. 2017) and of each agent of IPPO (de W
 written for one agent over `[T, B]` records; `learning.groups` maps it over the agents of a group.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax import Array, lax
 
-from dressage.equations.schedules import linear_decay
+from dressage.equations.schedules import adapt_learning_rate, linear_decay
 from dressage.equations.statistics import RunningMoments
 from dressage.equations.surrogate import approx_kl, clipped_surrogate, clipped_value_loss
 from dressage.learning.flat_parameters import FLAT_ADAM, OPTIMIZER, ravel_parameters
+from dressage.learning.forward import (
+    Network,
+    critic_inputs,
+    critic_of,
+    evaluate_batch,
+    final_inputs,
+    init_network,
+    start_memory,
+    step_policy,
+)
 from dressage.learning.minibatches import Packing, minibatch_indices
 from dressage.learning.policy_head import PolicyHead
-from dressage.learning.records import AgentState, Experience, Observed
+from dressage.learning.records import AgentState, Experience, Observed, Outcome
+from dressage.learning.sequences import Sequences
 from dressage.learning.targets import advantage_targets, scale_rewards
 from dressage.learning.values import following_values, rollout_values
-from dressage.networks import ActorCritic, PolicyOutputs, apply_both, apply_policy, apply_value
+from dressage.networks import Memory, PolicyOutputs
 
 OBSERVATION_CLIP = 10.0
 
@@ -52,6 +63,9 @@ class Hyperparameters(struct.PyTreeNode):
         entropy_coef: Weight of the entropy bonus, >= 0.
         value_coef: Weight of the value loss, >= 0.
         max_grad_norm: Norm to which gradients are clipped, > 0.
+        target_kl: Divergence in nats of a minibatch beyond which the rest of the update is left out; None
+            never stops.
+        adaptive_kl: Divergence in nats that the learning rate is steered to; None leaves the rate alone.
     """
 
     learning_rate: Array
@@ -61,10 +75,15 @@ class Hyperparameters(struct.PyTreeNode):
     entropy_coef: Array
     value_coef: Array
     max_grad_norm: Array
+    target_kl: Array | None = None
+    adaptive_kl: Array | None = None
 
 
 class Batch(struct.PyTreeNode):
-    """Samples as the losses take them; all `[N, ...]`."""
+    """Samples as the losses take them: all `[N, ...]`, or `[S, L, ...]` sequences of a recurrent network.
+
+    `memory` is `[S, units]`, what the network remembers before each sequence.
+    """
 
     features: Array
     action_mask: Array | None
@@ -74,14 +93,24 @@ class Batch(struct.PyTreeNode):
     returns: Array
     values: Array
     valid: Array | None
+    memory: Memory | None = None
+    restarts: Array | None = None
 
 
 class Optimisation(NamedTuple):
-    """What the minibatch loop carries: a flat parameter vector, Adam's state, the count of applications."""
+    """What the minibatch loop carries.
+
+    Attributes:
+        params: `[P]`, the flat vector of all parameters.
+        opt_state: Adam's state.
+        steps: `[]` int32, scheduled applications so far.
+        halted: `[]` bool, whether the target divergence was passed; None without one.
+    """
 
     params: Array
     opt_state: Any
     steps: Array
+    halted: Array | None = None
 
 
 class ProximalLearner(struct.PyTreeNode):
@@ -102,7 +131,7 @@ class ProximalLearner(struct.PyTreeNode):
 
     hyper: Hyperparameters
     head: PolicyHead = struct.field(pytree_node=False)
-    network: ActorCritic = struct.field(pytree_node=False)
+    network: Network = struct.field(pytree_node=False)
     epochs: int = struct.field(pytree_node=False)
     minibatches: int = struct.field(pytree_node=False)
     total_optimizer_steps: int = struct.field(pytree_node=False)
@@ -111,10 +140,15 @@ class ProximalLearner(struct.PyTreeNode):
     normalize_rewards: bool = struct.field(pytree_node=False, default=False)
     clip_value_loss: bool = struct.field(pytree_node=False, default=True)
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """What `learn` reports."""
+        return METRIC_NAMES
+
     def init(self, key: Array, copies: int) -> AgentState:
         """Draw parameters and lay out the state for `copies` environment copies."""
         obs_dim = self.head.spec.obs_dim
-        params = self.network.init(key, jnp.zeros((1, obs_dim)))
+        params = init_network(self.network, key, obs_dim)
         return AgentState(
             params=params,
             opt_state=OPTIMIZER.init(params),
@@ -131,45 +165,48 @@ class ProximalLearner(struct.PyTreeNode):
             return features
         return state.observation_moments.normalize(features, OBSERVATION_CLIP)
 
-    def policy_outputs(self, state: AgentState, observed: Observed) -> PolicyOutputs:
-        """Apply the actor to raw observations."""
-        features = self.normalized(state, observed.features)
-        return apply_policy(self.network, state.params, features)
+    def start_memory(self, batch: tuple[int, ...]) -> Memory | None:
+        """Return what the network remembers at an episode's start, `[*batch, units]`; None without memory."""
+        return start_memory(self.network, batch)
 
-    def learn(self, state: AgentState, experience: Experience, key: Array) -> tuple[AgentState, Metrics]:
+    def step_policy(self, state: AgentState, observed: Observed) -> tuple[Memory | None, PolicyOutputs]:
+        """Apply the actor to raw observations; returns the memory after them and the actor's outputs."""
+        features = self.normalized(state, observed.features)
+        return step_policy(self.network, state.params, features, observed.memory)
+
+    def learn(
+        self, state: AgentState, experience: Experience, key: Array, rows: np.ndarray | None = None
+    ) -> tuple[AgentState, Metrics]:
         """Update parameters and statistics from one rollout.
 
         Args:
             state: The agent before.
             experience: `[T, B]` records.
             key: The random key of the shuffles.
+            rows: `[samples]` which of the `T * B` rows are samples at all; None for all of them.
 
         Returns:
             The agent after, and the update's metrics (scalars, means over the minibatches).
         """
-        batch, state_after = self._batch(state, experience)
-        optimisation, metrics = self._optimise(state, batch, key)
-        _, unravel = ravel_parameters(state.params)
-        metrics["explained_variance"] = _explained_variance(batch)
-        metrics["learning_rate"] = self._rate(state.learning_rate, state.optimizer_steps)
-        return (
-            state_after.replace(
-                params=unravel(optimisation.params),
-                opt_state=optimisation.opt_state,
-                optimizer_steps=optimisation.steps,
-            ),
-            metrics,
-        )
+        batch, after = self.prepare(state, experience, rows)
+        return self.improve(state, after, batch, key)
 
-    def _batch(self, state: AgentState, experience: Experience) -> tuple[Batch, AgentState]:
-        """Turn a rollout into flat samples with targets, and move the normalisers on."""
+    def prepare(
+        self, state: AgentState, experience: Experience, rows: np.ndarray | None = None
+    ) -> tuple[Batch, AgentState]:
+        """Turn a rollout into samples with targets, and move the normalisers on.
+
+        Returns:
+            The batch, `[N, ...]`, and the state with statistics that include the rollout.
+        """
         observed, outcome = experience.observed, experience.outcome
-        features = self.normalized(state, observed.features)
-        final_features = self.normalized(state, outcome.final_features)
-        critic = partial(apply_value, self.network, state.params)
-        values = rollout_values(critic, features)
-        next_values = following_values(critic, values, final_features, outcome)
-        rewards, state_after = self._move_normalizers(state, experience)
+        features, memory = self.normalized(state, observed.features), observed.memory
+        finals = self.normalized(state, outcome.final_features)
+        critic = critic_of(self.network, state.params)
+        values = rollout_values(critic, critic_inputs(features, memory))
+        behind = final_inputs(self.network, state.params, features, memory, finals)
+        next_values = following_values(critic, values, behind, outcome)
+        rewards, after = self._move_normalizers(state, experience)
         targets = advantage_targets(
             rewards,
             outcome.terminated,
@@ -191,9 +228,48 @@ class ProximalLearner(struct.PyTreeNode):
             values=values,
             valid=outcome.valid,
         )
-        samples = values.size
-        batch = jax.tree.map(lambda leaf: leaf.reshape(samples, *leaf.shape[values.ndim :]), batch)
-        return _blank_invalid(batch), state_after
+        return self.arrange(batch, observed.memory, outcome, rows), after
+
+    def arrange(
+        self, batch: Batch, memory: Memory | None, outcome: Outcome, rows: np.ndarray | None
+    ) -> Batch:
+        """Lay records `[T, B, ...]` out as samples `[N, ...]`, or as sequences `[S, L, ...]`."""
+        steps, copies = batch.values.shape
+        if memory is None:
+            flat = jax.tree.map(lambda leaf: leaf.reshape(steps * copies, *leaf.shape[2:]), batch)
+            chosen = flat if rows is None else jax.tree.map(lambda leaf: leaf[rows], flat)
+            return _blank_invalid(chosen)
+        sequences = Sequences.of(steps, copies, self.minibatches)
+        valid = jnp.ones((steps, copies), bool) if batch.valid is None else batch.valid
+        restarts = sequences.restarts(outcome.episode_ends, outcome.valid)
+        arranged: Batch = sequences.arrange(batch.replace(valid=valid))
+        return _blank_invalid(arranged).replace(memory=sequences.first(memory), restarts=restarts)
+
+    def improve(
+        self, state: AgentState, after: AgentState, batch: Batch, key: Array
+    ) -> tuple[AgentState, Metrics]:
+        """Run the epochs over a batch.
+
+        Args:
+            state: The agent that acted.
+            after: The same with its statistics moved on.
+            batch: Samples with targets.
+            key: The random key of the shuffles.
+        """
+        optimisation, metrics = self._optimise(state, batch, key)
+        _, unravel = ravel_parameters(state.params)
+        metrics["explained_variance"] = _explained_variance(batch)
+        metrics["learning_rate"] = self._rate(state.learning_rate, state.optimizer_steps)
+        rate = state.learning_rate
+        if self.hyper.adaptive_kl is not None:
+            rate = adapt_learning_rate(rate, metrics["approx_kl"], self.hyper.adaptive_kl)
+        improved = after.replace(
+            params=unravel(optimisation.params),
+            opt_state=optimisation.opt_state,
+            optimizer_steps=optimisation.steps,
+            learning_rate=rate,
+        )
+        return improved, metrics
 
     def _move_normalizers(self, state: AgentState, experience: Experience) -> tuple[Array, AgentState]:
         """Return the rewards to learn from and the state with statistics that include this rollout.
@@ -225,7 +301,8 @@ class ProximalLearner(struct.PyTreeNode):
         packed = packing.pack(batch)
         indices, weights = minibatch_indices(key, packed.shape[0], self.epochs, self.minibatches)
         flat, unravel = ravel_parameters(state.params)
-        start = Optimisation(flat, state.opt_state, state.optimizer_steps)
+        halted = None if self.hyper.target_kl is None else jnp.bool_(False)
+        start = Optimisation(flat, state.opt_state, state.optimizer_steps, halted)
 
         def apply_minibatch(
             carry: Optimisation, row: tuple[Array, Array | None]
@@ -241,7 +318,9 @@ class ProximalLearner(struct.PyTreeNode):
 
     def _loss(self, params: Any, batch: Batch, weight: Array | None) -> tuple[Array, Metrics]:  # noqa: ANN401
         """The PPO objective (Schulman et al. 2017, eq. 9), to be minimised, and its parts."""
-        outputs, values = apply_both(self.network, params, batch.features)
+        outputs, values = evaluate_batch(self.network, params, batch.features, batch.memory, batch.restarts)
+        if batch.memory is not None:
+            batch = _flat_samples(batch)
         log_probs, entropies = self._log_probs_and_entropies(outputs, batch)
         clip_eps = self.hyper.clip_eps
         if self.clip_value_loss:
@@ -288,12 +367,15 @@ class ProximalLearner(struct.PyTreeNode):
         sound = jnp.isfinite(norm) & jnp.isfinite(metrics["loss"])
         clipped = gradient * jnp.minimum(1.0, self.hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
         direction, opt_state = FLAT_ADAM.update(clipped, carry.opt_state)
-        stepped = Optimisation(
-            carry.params - self._rate(learning_rate, carry.steps) * direction, opt_state, carry.steps
-        )
-        kept = jax.tree.map(lambda new, old: jnp.where(sound, new, old), stepped, carry)
-        metrics = metrics | {"gradient_norm": norm, "skipped_minibatches": (~sound).astype(jnp.float32)}
-        return kept._replace(steps=carry.steps + 1), metrics
+        params = carry.params - self._rate(learning_rate, carry.steps) * direction
+        stepped = carry._replace(params=params, opt_state=opt_state)
+        applied, halted = sound, carry.halted
+        if halted is not None and self.hyper.target_kl is not None:
+            halted = halted | (metrics["approx_kl"] > self.hyper.target_kl)
+            applied = sound & ~halted
+        kept = jax.tree.map(lambda new, old: jnp.where(applied, new, old), stepped, carry)
+        metrics = metrics | {"gradient_norm": norm, "skipped_minibatches": (~applied).astype(jnp.float32)}
+        return kept._replace(steps=carry.steps + 1, halted=halted), metrics
 
     def _rate(self, learning_rate: Array, steps: Array) -> Array:
         """The learning rate of the application that follows `steps` others."""
@@ -307,17 +389,30 @@ def _blank_invalid(batch: Batch) -> Batch:
     if batch.valid is None:
         return batch
     valid = batch.valid
-    blanked: Batch = jax.tree.map(
-        lambda leaf: jnp.where(valid.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, jnp.zeros_like(leaf)), batch
-    )
+
+    def blank(leaf: Array) -> Array:
+        kept = valid.reshape(*valid.shape, *(1,) * (leaf.ndim - valid.ndim))
+        return jnp.where(kept, leaf, jnp.zeros_like(leaf))
+
+    blanked: Batch = jax.tree.map(blank, batch)
     return blanked
 
 
+def _flat_samples(batch: Batch) -> Batch:
+    """Turn sequences `[S, L, ...]` into samples, when the network has seen them in order."""
+    samples = batch.replace(features=None, memory=None, restarts=None)
+    flat: Batch = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), samples)
+    return flat
+
+
 def _sample_weights(valid: Array | None, padding: Array | None) -> Array | None:
+    """Weigh rows by whether they are samples; `[N]`, or `[S * L]` for `valid` `[S, L]`."""
     if valid is None:
         return padding
     weights = valid.astype(jnp.float32)
-    return weights if padding is None else weights * padding
+    if padding is None:
+        return weights.ravel()
+    return (weights * padding.reshape(-1, *(1,) * (weights.ndim - 1))).ravel()
 
 
 def _mean(values: Array, weights: Array | None) -> Array:

@@ -19,10 +19,13 @@ class Observed(struct.PyTreeNode):
     Attributes:
         features: `[..., obs_dim]` float32, the flattened observation.
         action_mask: `[..., outputs]` bool, True where a discrete choice is legal; None without masks.
+        memory: What a recurrent network remembers before it sees this, `[..., units]` each; zeros at an
+            episode's start. None for networks without memory.
     """
 
     features: Array
     action_mask: Array | None = None
+    memory: Any = None
 
 
 class Outcome(struct.PyTreeNode):
@@ -39,6 +42,11 @@ class Outcome(struct.PyTreeNode):
         valid: `[..., B]` bool, False where the step is no sample (an ignored action, an absent agent); None
             where every step is one.
         info: What the environment says besides, of the step itself; kept in evaluations only.
+        costs: `[..., B]` float32 costs; None where the environment knows none.
+        episode_costs: `[..., B]` undiscounted sum of the episode's costs so far, this one included.
+        copy_ends: `[..., B]` bool, whether the copy as a whole ended: nobody is left in it. Equal for all
+            agents; None where one agent's end is the copy's.
+        copy_lengths: `[..., B]` int32, steps of the copy's episode so far, this one included.
     """
 
     observed: Observed
@@ -50,6 +58,10 @@ class Outcome(struct.PyTreeNode):
     episode_lengths: Array
     valid: Array | None = None
     info: Any = None
+    costs: Array | None = None
+    episode_costs: Array | None = None
+    copy_ends: Array | None = None
+    copy_lengths: Array | None = None
 
 
 class Experience(struct.PyTreeNode):
@@ -111,11 +123,11 @@ class Fault(struct.PyTreeNode):
     @classmethod
     def none(cls) -> "Fault":
         """A record that says that nothing has gone wrong."""
-        zero = jnp.int32(0)
-        return cls(zero, zero, zero, zero, zero)
+        # One array a field: the state is donated, and no buffer may be donated twice.
+        return cls(*(jnp.zeros((), jnp.int32) for _ in range(5)))
 
 
-FAULT_FIELDS = ("observation", "final observation", "reward", "action")
+FAULT_FIELDS = ("observation", "final observation", "reward", "action", "cost", "action mask")
 
 
 class LearnerState(struct.PyTreeNode):

@@ -9,17 +9,13 @@ import numpy as np
 from jax import Array
 
 from dressage.learning import scan_driver
-from dressage.learning.evaluation import EpisodeResults, episode_results, evaluate
+from dressage.learning.evaluation import EpisodeResults, episode_results, evaluate, evaluation_key
 from dressage.learning.faults import raise_fault
 from dressage.learning.metrics import ChunkSums
 from dressage.learning.records import LearnerState
 from dressage.learning.scan_driver import GroupedEnv, Groups
 
 HostMetrics = dict[str, np.ndarray]
-
-EVALUATION_KEY = (
-    0x65_76_61_6C  # Folded into the run's key: evaluation takes no number from the training stream.
-)
 
 
 class Run(Protocol):
@@ -120,14 +116,9 @@ class CompiledRun:
         return jax.jit(jax.vmap(play, in_axes=(None, 0, 0)) if len(self.seeds) > 1 else play)
 
 
-def evaluation_key(key: Array) -> Array:
-    """Derive the key of an evaluation from the run's key, without using that up."""
-    return jax.random.fold_in(key, EVALUATION_KEY)
-
-
 def evaluation_metrics(results: EpisodeResults) -> HostMetrics:
     """Name the results of evaluation episodes, `[K, E]` each."""
-    named = zip(("eval/returns", "eval/lengths", "eval/finished"), results, strict=True)
+    named = zip(("eval/returns", "eval/lengths", "eval/finished"), results, strict=False)
     return {name: np.atleast_2d(np.array(values)) for name, values in named}
 
 

@@ -4,7 +4,8 @@
 `ppo.train` calls it between evaluations inside one larger program; both give the same numbers.
 """
 
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from jax import Array, lax
 from dressage.learning.faults import latch_fault
 from dressage.learning.groups import Group
 from dressage.learning.metrics import ChunkSums
-from dressage.learning.proximal import METRIC_NAMES, Metrics
+from dressage.learning.proximal import Metrics
 from dressage.learning.records import AgentState, Experience, Fault, LearnerState, Observed, Outcome
 
 Groups = tuple[Group, ...]
@@ -50,6 +51,7 @@ def start(
 ) -> LearnerState:
     """Lay out the state of training around environments that have been reset."""
     agents = tuple(group.init(group_key, copies) for group, group_key in zip(groups, group_keys, strict=True))
+    observed = tuple(group.begin(seen, copies) for group, seen in zip(groups, observed, strict=True))
     return LearnerState(agents, environment, observed, key, jnp.int32(0), Fault.none())
 
 
@@ -79,22 +81,37 @@ def advance(
 
 
 def no_sums(groups: Groups) -> ChunkSums:
-    """Return the sums of no updates, with per-agent metrics `[]` or `[A]` for each group."""
-    shapes = tuple(() if group.single else (len(group.agents),) for group in groups)
-    return ChunkSums.zeros(METRIC_NAMES, shapes)
+    """Return the sums of no updates."""
+    learning = tuple(
+        {name: jnp.zeros(group.metric_shape) for name in group.learner.metric_names} for group in groups
+    )
+    return ChunkSums.zeros(learning, tuple(group.batch_shape(1)[:-1] for group in groups))
 
 
 def update(
-    env: GroupedEnv, groups: Groups, steps: int, state: LearnerState
+    env: GroupedEnv, groups: Groups, steps: int, state: LearnerState, surplus: int = 0
 ) -> tuple[LearnerState, tuple[Metrics, ...], tuple[Experience, ...]]:
-    """Collect one rollout and learn from it."""
+    """Collect one rollout and learn from it.
+
+    Args:
+        env: The environment copies.
+        groups: The agents and their learners.
+        steps: Steps a rollout, `T`.
+        state: The state before.
+        surplus: How many copies, counted from the last, rest in the rollout's last step.
+    """
     key, noise_keys, shuffle_keys = update_keys(state.key, len(groups))
     noise = draw_noise(groups, noise_keys, steps, env.copies)
-    environment, observed, rollouts = collect(env, groups, state, noise)
-    fault = latch_fault(state.fault, rollouts, state.updates)
-    agents, learning = learn(groups, state.agents, rollouts, shuffle_keys, fault)
+    environment, observed, rollouts = collect(env, groups, state, noise, surplus)
+    fault = latch_fault(state.fault, rollouts, state.updates, categories(groups))
+    agents, learning = learn(groups, state.agents, rollouts, shuffle_keys, fault, surplus)
     after = LearnerState(agents, environment, observed, key, state.updates + 1, fault)
     return after, learning, rollouts
+
+
+def categories(groups: Groups) -> tuple[tuple[int, ...], ...]:
+    """Return the categories of each group's discrete components."""
+    return tuple(group.learner.head.spec.action_nvec for group in groups)
 
 
 def update_keys(key: Array, groups: int) -> tuple[Array, Array, Array]:
@@ -109,19 +126,43 @@ def draw_noise(groups: Groups, keys: Array, steps: int, copies: int) -> tuple[An
 
 
 def collect(
-    env: GroupedEnv, groups: Groups, state: LearnerState, noise: tuple[Any, ...]
+    env: GroupedEnv, groups: Groups, state: LearnerState, noise: tuple[Any, ...], surplus: int = 0
 ) -> tuple[Any, tuple[Observed, ...], tuple[Experience, ...]]:
     """Step every copy through one rollout; only actors run here, critics later over the whole rollout."""
+    Carry: TypeAlias = tuple[Any, tuple[Observed, ...]]
 
-    def step(carry: tuple[Any, tuple[Observed, ...]], noise: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    def step(carry: Carry, noise: tuple[Any, ...]) -> tuple[Carry, tuple[Experience, ...]]:
         environment, observed = carry
-        outputs, actions, taken = act(groups, state.agents, observed, noise)
+        outputs, actions, taken, memories = act(groups, state.agents, observed, noise)
         environment, outcomes = env.step(environment, taken)
-        following = tuple(outcome.observed for outcome in outcomes)
+        following = remember(outcomes, memories)
         return (environment, following), record_rows(observed, outputs, actions, outcomes)
 
-    (environment, observed), rollouts = lax.scan(step, (state.environment, state.observed), noise)
+    if surplus == 0:
+        (environment, observed), rollouts = lax.scan(step, (state.environment, state.observed), noise)
+        return environment, observed, rollouts
+    made = jnp.arange(env.copies) < env.copies - surplus
+    whole = jax.tree.map(lambda leaf: leaf[:-1], noise)
+    before, rollouts = lax.scan(step, (state.environment, state.observed), whole)
+    after, last = step(before, jax.tree.map(lambda leaf: leaf[-1], noise))
+    rollouts = rest(rollouts, jnp.ones_like(made))
+    rollouts = jax.tree.map(lambda rows, row: jnp.concatenate([rows, row[None]]), rollouts, rest(last, made))
+    environment = keep_resting(made, after[0], before[0], axis=0)
+    observed = tuple(
+        keep_resting(made, new, old, axis=0 if group.single else 1)
+        for group, new, old in zip(groups, after[1], before[1], strict=True)
+    )
     return environment, observed, rollouts
+
+
+def remember(outcomes: tuple[Outcome, ...], memories: tuple[Any, ...]) -> tuple[Observed, ...]:
+    """Return what each group acts on next, with the memory to act on it; behind an end, memory is empty."""
+    return tuple(
+        outcome.observed
+        if memory is None
+        else outcome.observed.replace(memory=jax.tree.map(partial(_keep_memory, outcome), memory))
+        for outcome, memory in zip(outcomes, memories, strict=True)
+    )
 
 
 def record_rows(
@@ -140,14 +181,18 @@ def record_rows(
 
 def act(
     groups: Groups, agents: tuple[AgentState, ...], observed: tuple[Observed, ...], noise: tuple[Any, ...]
-) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Array, ...]]:
-    """Choose every group's actions; returns actor outputs, policy actions and environment actions."""
+) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+    """Choose every group's actions.
+
+    Returns:
+        Actor outputs, policy actions, environment actions, and memories after acting.
+    """
     rows = zip(groups, agents, observed, noise, strict=True)
     chosen = [group.act(agent, seen, drawn) for group, agent, seen, drawn in rows]
-    taken = tuple(
-        group.environment_actions(action) for group, (_, action) in zip(groups, chosen, strict=True)
-    )
-    return tuple(outputs for outputs, _ in chosen), tuple(actions for _, actions in chosen), taken
+    memories, outputs, actions = zip(*chosen, strict=True)
+    pairs = zip(groups, actions, strict=True)
+    taken = tuple(group.environment_actions(action) for group, action in pairs)
+    return outputs, actions, taken, memories
 
 
 def learn(
@@ -156,12 +201,41 @@ def learn(
     rollouts: tuple[Experience, ...],
     keys: Array,
     fault: Fault,
+    surplus: int = 0,
 ) -> tuple[tuple[AgentState, ...], tuple[Metrics, ...]]:
     """Update every group, unless a fault is latched: then all agents stay as they are."""
     rows = zip(groups, agents, rollouts, keys, strict=True)
-    learned = [group.learn(agent, rollout, key) for group, agent, rollout, key in rows]
+    learned = [group.learn(agent, rollout, key, surplus) for group, agent, rollout, key in rows]
     sound = fault.field == 0
     kept = jax.tree.map(
         lambda new, old: jnp.where(sound, new, old), tuple(agent for agent, _ in learned), agents
     )
     return kept, tuple(metrics for _, metrics in learned)
+
+
+def rest(outcomes: tuple[Experience, ...], made: Array) -> tuple[Experience, ...]:
+    """Mark the copies that rest in rows `[..., B]` as no samples."""
+
+    def one(row: Experience) -> Experience:
+        outcome = row.outcome
+        valid = jnp.broadcast_to(made, outcome.rewards.shape)
+        valid = valid if outcome.valid is None else outcome.valid & valid
+        over = None if outcome.copy_ends is None else outcome.copy_ends & made
+        return row.replace(outcome=outcome.replace(valid=valid, copy_ends=over))
+
+    return tuple(one(row) for row in outcomes)
+
+
+def keep_resting(made: Array, new: Any, old: Any, axis: int) -> Any:  # noqa: ANN401 (any tree of arrays)
+    """Take over only what belongs to copies that made the step; copies lie along `axis`."""
+
+    def one(new: Array, old: Array) -> Array:
+        return jnp.where(made.reshape(-1, *(1,) * (new.ndim - axis - 1)), new, old)
+
+    return jax.tree.map(one, new, old)
+
+
+def _keep_memory(outcome: Outcome, memory: Array) -> Array:
+    """Forget where an episode ended or the agent was not there."""
+    over = outcome.episode_ends if outcome.valid is None else outcome.episode_ends | ~outcome.valid
+    return jnp.where(over[..., None], 0.0, memory)

@@ -12,6 +12,13 @@ from dressage.networks.actor_critic import (
     apply_value,
 )
 from dressage.networks.mlp import ACTIVATIONS, KERNEL_INITS, MLP
+from dressage.networks.recurrent import (
+    Memory,
+    RecurrentActorCritic,
+    recurrent_both,
+    recurrent_policy,
+    recurrent_value,
+)
 
 __all__ = [
     "ACTIVATIONS",
@@ -20,10 +27,15 @@ __all__ = [
     "Actor",
     "ActorCritic",
     "Critic",
+    "Memory",
     "PolicyOutputs",
+    "RecurrentActorCritic",
     "apply_actor",
     "apply_both",
     "apply_critic",
     "apply_policy",
     "apply_value",
+    "recurrent_both",
+    "recurrent_policy",
+    "recurrent_value",
 ]

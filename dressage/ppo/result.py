@@ -9,10 +9,10 @@ from jax import Array
 
 from dressage.equations.statistics import RunningMoments
 from dressage.learning.flat_parameters import OPTIMIZER
+from dressage.learning.forward import Network
 from dressage.learning.policy_head import PolicyHead, SquashState
 from dressage.learning.records import Fault, LearnerState
 from dressage.learning.specs import AgentSpec, ObservationLayout
-from dressage.networks import ActorCritic
 from dressage.ppo.config import Config
 from dressage.ppo.policy import NormalizeVec, Policy
 from dressage.ppo.records import Base
@@ -50,7 +50,7 @@ class RunnerState(Base):
     fault: Fault | None = None
 
     @classmethod
-    def of(cls, state: LearnerState, network: ActorCritic) -> "RunnerState":
+    def of(cls, state: LearnerState, network: Network) -> "RunnerState":
         """Present the learner's state under the runner's names."""
         agent = state.agents[0]
         train_state = TrainState(
@@ -135,6 +135,6 @@ def build_policy(
 
 
 @lru_cache
-def _apply_function(network: ActorCritic) -> Any:  # noqa: ANN401
+def _apply_function(network: Network) -> Any:  # noqa: ANN401
     """One bound method a network: equal TrainStates need the identical function."""
     return network.apply

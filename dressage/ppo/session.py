@@ -10,15 +10,15 @@ from dressage.envs.checks import check_environment
 from dressage.envs.functional import BaseEnv
 from dressage.equations.action_scaling import check_bounds
 from dressage.errors import ConfigError
-from dressage.learning.evaluation import evaluate
+from dressage.learning.evaluation import evaluate, evaluation_key
+from dressage.learning.forward import critic_of
 from dressage.learning.grouped_env import SingleAgentEnv
 from dressage.learning.groups import Group
 from dressage.learning.policy_head import PolicyHead
 from dressage.learning.proximal import Hyperparameters, ProximalLearner
 from dressage.learning.records import AgentState, Experience
-from dressage.learning.runs import evaluation_key
 from dressage.learning.specs import AGENT, AgentSpec
-from dressage.networks import Actor, ActorCritic, Critic, apply_value
+from dressage.networks import Actor, ActorCritic, Critic
 from dressage.ppo.config import FLOATS, Config
 from dressage.ppo.records import Transition
 
@@ -32,6 +32,7 @@ class Session:
         env: The copies that train.
         eval_env: The copies that are evaluated, or None.
         groups: The one group of the one agent.
+        learner: What trains it.
         max_steps: Longest episode.
     """
 
@@ -39,6 +40,7 @@ class Session:
     env: SingleAgentEnv
     eval_env: SingleAgentEnv | None
     groups: tuple[Group, ...]
+    learner: ProximalLearner
     max_steps: int
 
     @classmethod
@@ -57,8 +59,8 @@ class Session:
         )
         evaluated = config.NUM_EVAL_ENVS
         eval_env = SingleAgentEnv(env, evaluated, fixed_init=True, offset_step=False) if evaluated else None
-        group = Group(proximal_learner(copies.spec, config), (AGENT,))
-        return cls(config, copies, eval_env, (group,), env.max_steps)
+        learner = proximal_learner(copies.spec, config)
+        return cls(config, copies, eval_env, (Group(learner, (AGENT,)),), learner, env.max_steps)
 
     def evaluate(self, agents: tuple[AgentState, ...], key: Array) -> tuple[Experience, Array] | None:
         """Play one deterministic episode in every evaluation copy; nothing of training changes.
@@ -74,7 +76,7 @@ class Session:
     def transitions(self, agents: tuple[AgentState, ...], rollout: Experience, alive: Array) -> Transition:
         """Present an evaluation's records as users' callbacks see them."""
         outcome, group, agent = rollout.outcome, self.groups[0], agents[0]
-        features = group.learner.normalized(agent, rollout.observed.features)
+        features = self.learner.normalized(agent, rollout.observed.features)
         episode = {
             "returned_episode_returns": outcome.episode_returns,
             "returned_episode_lengths": outcome.episode_lengths,
@@ -82,7 +84,7 @@ class Session:
         return Transition(
             done=outcome.episode_ends & alive,
             action=rollout.actions,
-            value=apply_value(group.learner.network, agent.params, features),
+            value=critic_of(self.learner.network, agent.params)(features),
             reward=outcome.rewards,
             log_prob=group.distribution(rollout.policy_outputs, rollout.observed).log_prob(rollout.actions),
             obs=rollout.observed.features,

@@ -58,7 +58,7 @@ def train(env: BaseEnv, config: Config, rng: Array) -> PPOResult:
         return state, _report(session, state, sums, row[1])
 
     state, metrics = lax.scan(train_and_evaluate, state, (chunks, steps))
-    learner = session.groups[0].learner
+    learner = session.learner
     return PPOResult(
         config, RunnerState.of(state, learner.network), metrics, learner.head.spec, session.env.layout
     )

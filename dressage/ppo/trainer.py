@@ -109,9 +109,9 @@ def make_trainer(env: BaseEnv | HostTask, config: Config, seeds: tuple[int, ...]
     if isinstance(env, HostTask):
         return _host_trainer(env, config, seeds)
     session = Session.of(env, config)
-    steps, learner = session.config.NUM_STEPS, session.groups[0].learner
+    steps, spec = session.config.NUM_STEPS, session.env.spec
     run = CompiledRun(session.env, session.groups, steps, seeds, session.eval_env, session.max_steps)
-    return Trainer(session.config, run, learner.head.spec, session.env.layout)
+    return Trainer(session.config, run, spec, session.env.layout)
 
 
 def _host_trainer(task: HostTask, config: Config, seeds: tuple[int, ...]) -> Trainer:
@@ -131,7 +131,6 @@ def _host_trainer(task: HostTask, config: Config, seeds: tuple[int, ...]) -> Tra
             copies=config.NUM_ENVS,
             eval_copies=config.NUM_EVAL_ENVS,
             max_steps=task.max_steps,
-            exact_resume=False,
         )
         for seed in seeds
     ]

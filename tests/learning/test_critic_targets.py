@@ -65,13 +65,13 @@ def compiled(groups, env, fixed_init):
 
 def on_the_host(groups, env, fixed_init):
     copies = FunctionalHostEnv(single(env, COPIES, fixed_init=fixed_init))
-    return HostRun(lambda _: copies, groups, STEPS, 0, COPIES, 0, None, True)
+    return HostRun(lambda _: copies, groups, STEPS, 0, COPIES, 0, None)
 
 
 def gymnasium_run(groups, mode, *options):
     vector = SyncVectorEnv([lambda: GymnasiumCycle(*options)] * COPIES, autoreset_mode=mode)
     copies = HostSingleAgentEnv(from_gymnasium(vector))
-    return HostRun(lambda _: copies, groups, STEPS, 0, COPIES, 0, None, False)
+    return HostRun(lambda _: copies, groups, STEPS, 0, COPIES, 0, None)
 
 
 @pytest.mark.parametrize("fixed_init", [True, False])

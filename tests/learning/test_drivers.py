@@ -40,7 +40,7 @@ def test_both_drivers_give_the_same_agents_metrics_and_episodes(name, options, s
     env = single(envs.make(name, **options), COPIES)
     groups = group_of_one(learner(env.spec, **switches))
     compiled = CompiledRun(env, groups, STEPS, (3,), None, env._vector.max_steps)
-    host = HostRun(lambda copies: FunctionalHostEnv(env), groups, STEPS, 3, COPIES, 0, None, True)
+    host = HostRun(lambda copies: FunctionalHostEnv(env), groups, STEPS, 3, COPIES, 0, None)
     ours, our_metrics = compiled.advance(compiled.init(), 5)
     theirs, their_metrics = host.advance(host.init(), 5)
     assert_close(ours.agents, theirs.agents)
@@ -112,11 +112,11 @@ def test_a_group_of_two_acts_like_two_single_agents(pair):
     noise = group.draw_noise(jax.random.key(1), STEPS, COPIES)
     assert noise.shape == (STEPS, 2, COPIES, 2)
     observed = Observed(jnp.asarray(random_experience(one, 2).observed.features[0]))
-    outputs, actions = jax.jit(Group.act)(group, state, observed, noise[0])
+    _, outputs, actions = jax.jit(Group.act)(group, state, observed, noise[0])
     alone = Group(one, ("left",))
     for index in range(2):
         row = alone.act(agent_of(state, index), agent_of(observed, index), noise[0, index])
-        assert_close((outputs[0][index], outputs[1][index], actions[index]), (*row[0], row[1]))
+        assert_close((outputs[0][index], outputs[1][index], actions[index]), (*row[1], row[2]))
     taken = group.environment_actions(actions)
     assert taken.shape == (2, COPIES, 2)
     assert np.abs(taken).max() <= 1

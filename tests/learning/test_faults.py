@@ -122,7 +122,7 @@ def test_the_chunk_loop_raises_what_and_where(run):
 
 
 def test_the_host_driver_raises_the_same_and_keeps_its_parameters(env, groups):
-    host = HostRun(lambda copies: FunctionalHostEnv(env), groups, STEPS, 0, COPIES, 0, None, True)
+    host = HostRun(lambda copies: FunctionalHostEnv(env), groups, STEPS, 0, COPIES, 0, None)
     state = poisoned(host.init(), Poison.of(2, 6, 1))
     state, _ = host.advance(state, 1)
     before = frozen_parts(state)

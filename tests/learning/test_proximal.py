@@ -23,7 +23,7 @@ init = jax.jit(ProximalLearner.init, static_argnums=2)
 
 @jax.jit
 def act(one, state, observed, key):
-    outputs = one.policy_outputs(state, observed)
+    outputs = one.step_policy(state, observed)[1]
     noise = one.head.draw_noise(key, (STEPS, COPIES))
     return outputs, one.head.distribution(outputs).sample_from(noise)
 

@@ -118,7 +118,7 @@ def test_the_update_starts_at_a_ratio_of_1(chunked, diary, normalize):
     if normalize:
         agent = chunked[1].agents[0]
     learner = session.groups[0].learner
-    outputs = learner.policy_outputs(agent, rollout.observed)
+    outputs = learner.step_policy(agent, rollout.observed)[1]
     experience = experience_of(rollout).replace(policy_outputs=outputs)
     batch, _ = learner._batch(agent, experience)
     _, metrics = learner._loss(agent.params, batch, None)

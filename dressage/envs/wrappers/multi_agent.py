@@ -174,6 +174,7 @@ class MultiAgentVectorEnv:
             The state, and the step; `step.groups` has the records `[A, B, ...]`.
         """
         state, finals, record, infos, ended = jax.vmap(self._advance, in_axes=(0, 1))(state, actions)
+        lengths = state.length
         state, observations = restart_ended(
             self._grouped_env, ended, state, finals, gather=not self.fixed_init
         )
@@ -188,7 +189,7 @@ class MultiAgentVectorEnv:
             replace(part, observation=observation, final_observation=final)
             for observation, final, part in parts
         )
-        return state, MultiAgentStep(groups, infos, ended, self.groups)
+        return state, MultiAgentStep(groups, infos, ended, lengths, self.groups)
 
     @property
     def _grouped_env(self) -> "_GroupedObservations":

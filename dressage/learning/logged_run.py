@@ -1,0 +1,216 @@
+"""A run that logs every update and every episode, wherever the experience comes from.
+
+`runs` advances many updates between two looks at them; learners that return a history need each one.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dressage.learning import scan_driver
+from dressage.learning.evaluation import EpisodeResults, Evaluation, evaluate_groups
+from dressage.learning.faults import raise_fault
+from dressage.learning.host_driver import HostCollector
+from dressage.learning.host_env import HostGroupedEnv
+from dressage.learning.records import LearnerState
+from dressage.learning.scan_driver import GroupedEnv, Groups
+from dressage.learning.update_log import UpdateLog, advance_logged, finish_logged, learn_logged
+
+LOGGED_NUMBERS = 1 << 20  # Most numbers of a log, per array; longer chunks gain nothing.
+LONGEST_CHUNK = 16  # Updates; the host's part of a chunk is then below a percent.
+
+
+class LoggedRun(Protocol):
+    """Training of one or more seeds side by side; every log entry has a leading axis of updates.
+
+    Attributes:
+        groups: The agents and their learners.
+        seeds: The seeds; states and logs of several have a leading axis of seeds.
+        copies: Environment copies.
+        capacity: Most updates that one `advance` makes.
+        exact_resume: Whether the state holds all that the rest of the run depends on.
+        faulted: The state after a rollout with a number that was not finite; parameters are from before it.
+    """
+
+    faulted: LearnerState
+    groups: Groups
+    seeds: tuple[int, ...]
+    copies: int
+    capacity: int
+    exact_resume: bool
+
+    def init(self) -> LearnerState:
+        """Return the state before the first update."""
+        ...
+
+    def advance(self, state: LearnerState, updates: int) -> tuple[LearnerState, UpdateLog]:
+        """Make up to `capacity` updates; the state given is used up.
+
+        Raises:
+            NonFiniteError: If the environment gave a number that is not finite; `faulted` is then the state
+                to go on from.
+        """
+        ...
+
+    def finish(self, state: LearnerState, steps: int, surplus: int) -> tuple[LearnerState, UpdateLog]:
+        """Make one update of `steps` steps, in whose last one the last `surplus` copies rest."""
+        ...
+
+    def evaluate(self, state: LearnerState, copies: int, evaluation: Evaluation) -> list[EpisodeResults]:
+        """Play one episode in each of `copies` copies; returns the results of each group.
+
+        Arrays are `[..., B]` with a leading axis of seeds where there are several.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release environments and worker processes."""
+        ...
+
+
+class CompiledLoggedRun:
+    """Training of functional environments, all seeds at once; see `LoggedRun`."""
+
+    exact_resume = True
+
+    def __init__(
+        self,
+        make_env: Callable[[int], GroupedEnv],
+        groups: Groups,
+        steps: int,
+        copies: int,
+        seeds: tuple[int, ...],
+        max_steps: int,
+    ) -> None:
+        self.groups = groups
+        self.seeds = seeds
+        self.copies = copies
+        self._env = make_env(copies)
+        self._max_steps = max_steps
+        rows = steps * copies * sum(len(group.agents) for group in groups) * len(seeds)
+        self.capacity = max(1, min(LONGEST_CHUNK, LOGGED_NUMBERS // rows))
+        self._init = jax.jit(self._over_seeds(partial(scan_driver.init, self._env), (None, 0)))
+        advance = self._over_seeds(partial(_advance, self._env, steps, self.capacity), (None, 0, None))
+        self._advance = jax.jit(advance, donate_argnums=1)
+        self._finish = lru_cache(self._compile_finish)
+        self._evaluate = lru_cache(partial(self._compile_evaluation, make_env))
+
+    def init(self) -> LearnerState:
+        """Return the state before the first update."""
+        keys = jax.vmap(jax.random.key)(jnp.array(self.seeds))
+        state: LearnerState = self._init(self.groups, keys if len(self.seeds) > 1 else keys[0])
+        return state
+
+    def advance(self, state: LearnerState, updates: int) -> tuple[LearnerState, UpdateLog]:
+        """Make up to `capacity` updates in one compiled call."""
+        return self._checked(self._advance(self.groups, state, jnp.int32(updates)))
+
+    def finish(self, state: LearnerState, steps: int, surplus: int) -> tuple[LearnerState, UpdateLog]:
+        """Make one shorter update."""
+        return self._checked(self._finish(steps, surplus)(self.groups, state))
+
+    def evaluate(self, state: LearnerState, copies: int, evaluation: Evaluation) -> list[EpisodeResults]:
+        """Play one episode in every evaluation copy."""
+        play = self._evaluate(copies, evaluation.stochastic)
+        results = play(self.groups, state.agents, state.key, jnp.uint32(evaluation.seed))
+        return [jax.tree.map(np.asarray, one) for one in results]
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _checked(self, advanced: tuple[LearnerState, UpdateLog]) -> tuple[LearnerState, UpdateLog]:
+        state, log = advanced
+        self.faulted = state
+        raise_fault(state.fault, tuple(group.agents for group in self.groups), self.seeds)
+        return state, jax.tree.map(np.asarray, log)
+
+    def _over_seeds(self, function: Callable[..., Any], axes: tuple[int | None, ...]) -> Callable[..., Any]:
+        return jax.vmap(function, in_axes=axes) if len(self.seeds) > 1 else function
+
+    def _compile_finish(self, steps: int, surplus: int) -> Any:  # noqa: ANN401 (a jitted function)
+        finish = partial(_finish, self._env, steps, surplus)
+        return jax.jit(self._over_seeds(finish, (None, 0)), donate_argnums=1)
+
+    def _compile_evaluation(
+        self, make_env: Callable[[int], GroupedEnv], copies: int, stochastic: bool
+    ) -> Any:  # noqa: ANN401
+        play = partial(evaluate_groups, make_env(copies), self._max_steps, stochastic)
+        return jax.jit(self._over_seeds(play, (None, 0, 0, None)))
+
+
+class HostLoggedRun:
+    """Training on host environments, one seed; see `LoggedRun`."""
+
+    capacity = 1
+
+    def __init__(
+        self,
+        make_env: Callable[[int], HostGroupedEnv],
+        groups: Groups,
+        steps: int,
+        copies: int,
+        seed: int,
+        max_steps: int | None,
+    ) -> None:
+        self.groups = groups
+        self.seeds = (seed,)
+        self.copies = copies
+        self._steps = steps
+        self._collector = HostCollector(make_env, groups, copies, max_steps)
+        self.exact_resume = self._collector.exact_resume
+        self._learn = jax.jit(learn_logged, donate_argnums=1, static_argnums=6)
+
+    def init(self) -> LearnerState:
+        """Reset the environments and draw parameters, with the compiled driver's keys."""
+        return self._collector.init(self.seeds[0])
+
+    def advance(self, state: LearnerState, updates: int) -> tuple[LearnerState, UpdateLog]:
+        """Make one update; `updates` is 1."""
+        if updates != 1:
+            raise ValueError(f"A run on the host makes one update at a time, got {updates}.")
+        return self._update(state, self._steps, 0)
+
+    def finish(self, state: LearnerState, steps: int, surplus: int) -> tuple[LearnerState, UpdateLog]:
+        """Make one shorter update."""
+        return self._update(state, steps, surplus)
+
+    def evaluate(self, state: LearnerState, copies: int, evaluation: Evaluation) -> list[EpisodeResults]:
+        """Play one episode in every evaluation copy."""
+        return self._collector.evaluate(state, copies, evaluation)
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._collector.close()
+
+    def _update(self, state: LearnerState, steps: int, surplus: int) -> tuple[LearnerState, UpdateLog]:
+        rollout = self._collector.collect(state, steps, surplus)
+        agents, fault, log = self._learn(
+            self.groups,
+            state.agents,
+            state.fault,
+            rollout.records,
+            rollout.shuffle_keys,
+            state.updates,
+            surplus,
+        )
+        after = self._collector.after(rollout, agents, fault, state.updates + 1)
+        self.faulted = after
+        raise_fault(fault, tuple(group.agents for group in self.groups))
+        return after, jax.tree.map(np.asarray, log)
+
+
+def _advance(
+    env: GroupedEnv, steps: int, capacity: int, groups: Groups, state: LearnerState, updates: Array
+) -> tuple[LearnerState, UpdateLog]:
+    return advance_logged(env, groups, steps, capacity, state, updates)
+
+
+def _finish(
+    env: GroupedEnv, steps: int, surplus: int, groups: Groups, state: LearnerState
+) -> tuple[LearnerState, UpdateLog]:
+    return finish_logged(env, groups, steps, surplus, state)
