@@ -67,7 +67,7 @@ class HostCollector:
         self._eval_env: HostGroupedEnv | None = None
         self._max_steps = UNLIMITED if max_steps is None else max_steps
         self._groups = groups
-        self._running: Any = None
+        self._running: tuple[Observed, ...] | None = None
         self._prepare = jax.jit(_prepare_rollout, static_argnums=(0, 1))
         self._act = jax.jit(scan_driver.act)
         self._play = jax.jit(_play)
