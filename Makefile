@@ -10,6 +10,9 @@ PYTEST := $(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 # Most of a fast test's time is compilation of programs that run once: a third less without optimisation.
 UNOPTIMISED := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
+# On Linux the plain version is built for CUDA and brings gigabytes with it; elsewhere there is no other.
+TORCH_VERSION ?= $(if $(filter Linux,$(shell uname)),2.13.0+cpu,2.13.0)
+
 # Stamps lie inside the environment, so that deleting it forgets them too.
 CREATED := $(VENV)/.created
 CORE := $(VENV)/.core
@@ -53,12 +56,13 @@ bench: $(DEV)  ## Measure against peers and against the machine's floor.
 lock: ## Resolve requirements/ci.in anew into requirements/ci.txt, in an environment of its own.
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet torch==$(TORCH_VERSION)
 	build/lock/bin/pip install --quiet --requirement requirements/ci.in
-	build/lock/bin/pip freeze --exclude-editable --exclude tfp-nightly >build/lock.txt
+	build/lock/bin/pip freeze --exclude-editable --exclude tfp-nightly | sed 's/+cpu$$//' >build/lock.txt
 	sed -n '/^#/p' requirements/ci.txt | cat - build/lock.txt >build/ci.txt
 	mv build/ci.txt requirements/ci.txt
 
-torch: $(TORCH)  ## Install torch without CUDA and the `rsl` extra.
+torch: $(TORCH)  ## Install torch without CUDA.
 
 clean:  ## Remove caches and what was built; runs and the environment stay.
 	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -73,12 +77,13 @@ $(CORE): pyproject.toml requirements/ci.txt $(CREATED)
 	$(BIN)/pip install --quiet --constraint requirements/ci.txt --editable .
 	@touch $@
 
-$(DEV): pyproject.toml requirements/ci.txt $(CREATED)
+$(DEV): pyproject.toml requirements/ci.txt $(CREATED) $(TORCH)
 	$(BIN)/pip install --quiet --requirement requirements/ci.txt
 	$(BIN)/pip install --quiet --no-deps --editable .
 	@touch $@ $(CORE)
 
-$(TORCH): $(DEV)
-	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --constraint requirements/ci.txt --editable '.[rsl]'
+# Before anything that depends on torch, so that pip never fetches the build with CUDA for it.
+$(TORCH): $(CREATED)
+	@$(BIN)/pip install --quiet torch==$(TORCH_VERSION) || { echo "pip finds no torch without CUDA. Point it at \
+	an index that has one (PIP_EXTRA_INDEX_URL), or take the build with CUDA: make TORCH_VERSION=2.13.0 ..."; exit 1; }
 	@touch $@
