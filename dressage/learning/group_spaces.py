@@ -1,7 +1,6 @@
 """What the agents of a group see and do: their spaces as the learner's arrays, action masks set apart."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,7 @@ from jax import Array
 from dressage.errors import UnsupportedSpaceError
 from dressage.learning.records import Observed
 from dressage.learning.specs import AgentSpec, ObservationLayout, agent_spec, observation_layout
-
-ACTION_MASK = "action_mask"
-"""Key of a Dict observation, or of an agent's info, under which its legal choices stand."""
+from dressage.workers import ACTION_MASK, without_mask
 
 
 @dataclass(frozen=True)
@@ -76,38 +73,6 @@ class GroupSpaces:
         mask = jnp.asarray(given) != 0
         width = sum(self.spec.action_nvec)
         return mask if mask.shape[-1] == width else mask.reshape(*mask.shape[:-2], width)
-
-
-def without_mask(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-    """Return an observation space less its action mask; a Dict with one other part becomes that part."""
-    if not isinstance(space, gymnasium.spaces.Dict) or ACTION_MASK not in space.spaces:
-        return space
-    rest = {name: part for name, part in space.spaces.items() if name != ACTION_MASK}
-    return next(iter(rest.values())) if len(rest) == 1 else gymnasium.spaces.Dict(rest)
-
-
-def equal_groups(
-    agents: Sequence[str],
-    observation_spaces: dict[str, gymnasium.Space[Any]],
-    action_spaces: dict[str, gymnasium.Space[Any]],
-) -> tuple[GroupSpaces, ...]:
-    """Gather agents with equal spaces, groups in the order of their first agents.
-
-    Raises:
-        UnsupportedSpaceError: If a space is not supported.
-    """
-    groups: list[list[str]] = []
-    for agent in agents:
-        both = observation_spaces[agent], action_spaces[agent]
-        equal = next((g for g in groups if (observation_spaces[g[0]], action_spaces[g[0]]) == both), None)
-        if equal is None:
-            groups.append([agent])
-        else:
-            equal.append(agent)
-    return tuple(
-        GroupSpaces.of(tuple(names), observation_spaces[names[0]], action_spaces[names[0]])
-        for names in groups
-    )
 
 
 def _check_mask(agent: str, space: gymnasium.Space[Any], spec: AgentSpec) -> None:

@@ -1,5 +1,6 @@
 """Environment copies on the host as the host driver sees them: one record a group of agents."""
 
+from functools import partial
 from typing import Any, Protocol, cast
 
 import jax
@@ -9,6 +10,7 @@ from jax import Array
 from dressage.envs.adapters.gymnasium import HostVectorEnv
 from dressage.learning.records import Observed, Outcome
 from dressage.learning.scan_driver import GroupedEnv
+from dressage.workers import GroupObservation, GroupStep, WorkerGroup
 
 
 class HostGroupedEnv(Protocol):
@@ -121,6 +123,81 @@ class HostSingleAgentEnv:
     def close(self) -> None:
         """Close the environments."""
         self._vector.close()
+
+
+class HostManyAgentsEnv:
+    """Copies of a `ParallelEnv` stepped by a group of workers; groups of one have no agent axis."""
+
+    saves_state = False
+
+    def __init__(self, workers: WorkerGroup) -> None:
+        self.copies = workers.num_envs
+        self._workers = workers
+        self._lengths = np.zeros(self.copies, np.int32)
+
+    def reset(self, key: Array) -> tuple[Observed, ...]:
+        """Start every copy from a seed of its own, drawn from `key`."""
+        self._lengths[:] = 0
+        seeds = (np.asarray(jax.random.bits(key, (self.copies,))) >> 1).tolist()
+        return tuple(_seen(observation) for observation in self._workers.reset(seeds))
+
+    def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
+        """Step every copy; the last `resting` ones step too, but their rows are no samples."""
+        groups = zip(self._workers.layout.groups, actions, strict=True)
+        stacked = tuple(
+            action if len(group.agents) > 1 else jax.tree.map(lambda leaf: leaf[None], action)
+            for group, action in groups
+        )
+        step = self._workers.step(stacked)
+        self._lengths += 1
+        made = np.arange(self.copies) < self.copies - resting
+        outcomes = tuple(self._outcome(group, step.ended & made, made) for group in step.groups)
+        self._lengths[step.ended] = 0
+        return outcomes
+
+    def state(self) -> tuple[()]:
+        """PettingZoo has no way to save an environment's state."""
+        return ()
+
+    def set_state(self, state: Any) -> None:  # noqa: ANN401
+        """Nothing to put back."""
+
+    def close(self) -> None:
+        """End the environments and whatever they run in."""
+        self._workers.close()
+
+    def _outcome(self, step: GroupStep, over: np.ndarray, made: np.ndarray) -> Outcome:
+        """Turn one group's records into what the drivers take.
+
+        The last step of an agent that left without a flag is no sample: nobody knows what it led to.
+        """
+        shape = step.reward.shape
+        row = partial(_row, shape[0] == 1)
+        return Outcome(
+            observed=_seen(step.observation),
+            final_features=row(step.final_observation),
+            rewards=row(step.reward),
+            terminated=row(step.terminated),
+            episode_ends=row(step.ended),
+            episode_returns=row(step.episode_return.astype(np.float32)),
+            episode_lengths=row(step.episode_length),
+            valid=row(step.alive_before & ~step.final_observation_missing & made),
+            costs=row(step.cost),
+            episode_costs=row(step.episode_cost.astype(np.float32)),
+            copy_ends=row(np.broadcast_to(over, shape)),
+            copy_lengths=row(np.broadcast_to(self._lengths, shape).copy()),
+        )
+
+
+def _seen(observation: GroupObservation) -> Observed:
+    row = partial(_row, observation.features.shape[0] == 1)
+    mask = observation.action_mask
+    return Observed(row(observation.features), None if mask is None else row(mask))
+
+
+def _row(single: bool, values: np.ndarray) -> Array:
+    """Drop the agent axis of a group of one."""
+    return _record(values[0] if single else values)
 
 
 def _record(values: np.ndarray) -> Array:

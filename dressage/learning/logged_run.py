@@ -158,7 +158,7 @@ class HostLoggedRun:
         max_steps: int | None,
     ) -> None:
         self.groups = groups
-        self.seeds = (seed,)
+        self.seeds: tuple[int, ...] = (seed,)
         self.copies = copies
         self._steps = steps
         self._collector = HostCollector(make_env, groups, copies, max_steps)
@@ -188,6 +188,7 @@ class HostLoggedRun:
         self._collector.close()
 
     def _update(self, state: LearnerState, steps: int, surplus: int) -> tuple[LearnerState, UpdateLog]:
+        self.faulted = state
         rollout = self._collector.collect(state, steps, surplus)
         agents, fault, log = self._learn(
             self.groups,

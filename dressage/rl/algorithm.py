@@ -77,6 +77,7 @@ class Algorithm(abc.ABC):
             ConfigError: If an option is unknown or a value is not legal.
         """
         self.config = self.validate(cfg)
+        self._given = frozenset(cfg or ())
         self.seed = _checked_seed(seed, self.NAME)
         self._training: _Training | None = None
 
@@ -103,8 +104,8 @@ class Algorithm(abc.ABC):
         """
 
     @abc.abstractmethod
-    def optimizer_steps(self, timesteps: int) -> int:
-        """Return the optimiser applications that `timesteps` environment steps make."""
+    def optimizer_steps(self, timesteps: int, copies: int) -> int:
+        """Return the optimiser applications that `timesteps` steps over `copies` copies make."""
 
     def train(
         self,
@@ -163,10 +164,10 @@ class Algorithm(abc.ABC):
         checked = tuple(_checked_seed(seed, self.NAME) for seed in seeds)
         if not checked:
             raise ConfigError(f"{self.NAME}.train_seeds needs at least one seed, got none.")
-        prepared = training_env(env, self.config, self.NAME)
+        prepared = training_env(env, self.config, self._given, self.NAME)
         if not prepared.compiled or len(checked) == 1:
             return [type(self)(self.config, seed=seed).train(env, total) for seed in checked]
-        groups = self._groups(prepared, self.optimizer_steps(total))
+        groups = self._groups(prepared, self.optimizer_steps(total, prepared.copies))
         training = _Training(self, env, prepared, prepared.make_run(groups, checked), groups)
         training.state = training.run.init()
         _take_steps(training, total, ())
@@ -205,19 +206,19 @@ class Algorithm(abc.ABC):
 
     def make_groups(self, env: TrainingEnv, total_timesteps: int) -> tuple[Group, ...]:
         """Return the groups of learners for a training of `total_timesteps` environment steps."""
-        return self._groups(env, self.optimizer_steps(total_timesteps))
+        return self._groups(env, self.optimizer_steps(total_timesteps, env.copies))
 
     def _continue(self, env: Any, total: int, resume_from: str | Path | TrainResult | None) -> "_Training":  # noqa: ANN401
         """Find what to go on from, and lay out the rest of training."""
         before = self._training
-        if resume_from is None and before is not None and before.env is env:
+        if resume_from is None and before is not None and before.env is env and not before.broken:
             return self._extend(before, total)
         saved = TrainResult.load(resume_from) if isinstance(resume_from, str | Path) else resume_from
         if saved is None and before is not None:
             saved = before.result()
-        prepared = training_env(env, self.config, self.NAME)
+        prepared = training_env(env, self.config, self._given, self.NAME)
         done = 0 if saved is None else _optimizer_steps_of(saved)
-        groups = self._groups(prepared, done + self.optimizer_steps(total))
+        groups = self._groups(prepared, done + self.optimizer_steps(total, prepared.copies))
         training = _Training(self, env, prepared, prepared.make_run(groups, (self.seed,)), groups)
         training.state = training.run.init()
         if saved is not None:
@@ -229,7 +230,7 @@ class Algorithm(abc.ABC):
         if not self.config.get("anneal_learning_rate", False):
             return before
         done = int(np.max(before.state.agents[0].optimizer_steps))
-        groups = self._groups(before.prepared, done + self.optimizer_steps(total))
+        groups = self._groups(before.prepared, done + self.optimizer_steps(total, before.prepared.copies))
         before.regroup(groups)
         return before
 
@@ -262,6 +263,7 @@ class _Training:
         self.run = run
         self.groups = groups
         self.state: Any = None
+        self.broken = False  # Whether the environments are in no state to go on from.
         limit = algorithm.config["history_limit"]
         seeds = range(len(run.seeds))
         self.progress = [Progress() for _ in seeds]
@@ -389,6 +391,7 @@ def _take_steps(training: _Training, total: int, callbacks: tuple[Callback, ...]
         _advance(training, total, callbacks)
     except NonFiniteError:
         training.state = training.run.faulted.replace(fault=_no_fault(training.run))
+        training.broken = not training.prepared.compiled
         raise
 
 

@@ -9,10 +9,10 @@ from dressage.config import merge_configs
 from dressage.equations.returns import compute_gae, normalize_advantages
 from dressage.equations.schedules import num_optimizer_steps_for_timesteps
 from dressage.learning.cost_tracking import RunningEpisode, track_step
-from dressage.learning.group_spaces import without_mask
 from dressage.learning.specs import AgentSpec, agent_spec
 from dressage.rl.adapters import PolicyAdapter
 from dressage.rl.results import TrainResult
+from dressage.workers import without_mask
 
 __all__ = [
     "AgentSpec",

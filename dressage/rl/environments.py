@@ -1,18 +1,21 @@
 """The environments that multi-agent learners take, as what the drivers step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from dressage.envs.functional import BaseEnv
-from dressage.envs.multi_agent import MultiAgentEnv
+from dressage.envs.multi_agent import COST, MultiAgentEnv
 from dressage.envs.multi_agent_checks import check_multi_agent_environment
 from dressage.envs.wrappers.multi_agent_base import as_multi_agent
 from dressage.errors import ConfigError
 from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.grouped_env import ManyAgentsEnv
 from dressage.learning.groups import Group
-from dressage.learning.logged_run import CompiledLoggedRun, LoggedRun
+from dressage.learning.host_env import HostManyAgentsEnv
+from dressage.learning.logged_run import CompiledLoggedRun, HostLoggedRun, LoggedRun
+from dressage.workers import make_workers, parallel_layout
+from dressage.workers.making import env_maker
 
 TAKEN = (
     "a functional environment (MultiAgentEnv or BaseEnv), a PettingZoo ParallelEnv, or a function without "
@@ -28,21 +31,30 @@ class TrainingEnv:
         groups: The spaces of each group of equal agents.
         has_costs: Whether it reports costs.
         compiled: Whether the whole of training over it is one compiled program.
+        copies: How many copies step in parallel.
         make_run: Makes a run from groups of learners and seeds.
     """
 
     groups: tuple[GroupSpaces, ...]
     has_costs: bool
     compiled: bool
+    copies: int
     make_run: Callable[[tuple[Group, ...], tuple[int, ...]], LoggedRun]
 
 
-def training_env(env: Any, config: dict[str, Any], owner: str) -> TrainingEnv:  # noqa: ANN401 (checked here)
+def training_env(
+    env: Any,  # noqa: ANN401 (checked here)
+    config: dict[str, Any],
+    given: Collection[str],
+    owner: str,
+) -> TrainingEnv:
     """Check an environment and prepare its copies.
 
     Args:
-        env: A functional environment, a `ParallelEnv`, or a function without arguments that makes one.
+        env: A functional environment, a `ParallelEnv`, or a function without arguments that makes one. Of a
+            `ParallelEnv` itself there is one copy, unless more were asked for, which is refused.
         config: The learner's checked options.
+        given: Names of the options that the user gave.
         owner: The learner's name, for error texts.
 
     Raises:
@@ -54,6 +66,10 @@ def training_env(env: Any, config: dict[str, Any], owner: str) -> TrainingEnv:  
         env = as_multi_agent(env)
     if isinstance(env, MultiAgentEnv):
         return _functional(env, config, owner)
+    if _is_parallel_env(env):
+        return _one_copy(env, config, given, owner)
+    if callable(env):
+        return _host(env, config, config["num_envs"])
     raise ConfigError(f"{owner} trains on {TAKEN}; got {type(env).__name__}.")
 
 
@@ -73,4 +89,54 @@ def _functional(env: MultiAgentEnv, config: dict[str, Any], owner: str) -> Train
         return CompiledLoggedRun(make_env, groups, steps, copies, seeds, env.max_steps)
 
     one = make_env(1)
-    return TrainingEnv(one.groups, one.has_costs, True, make_run)
+    return TrainingEnv(one.groups, one.has_costs, True, copies, make_run)
+
+
+def _one_copy(env: Any, config: dict[str, Any], given: Collection[str], owner: str) -> TrainingEnv:  # noqa: ANN401
+    for name in ("num_envs", "num_workers"):
+        if name in given and config[name] > (name == "num_envs"):
+            raise ConfigError(
+                f"{owner} option {name!r} is {config[name]}, but of the {type(env).__name__} given there is "
+                "only one. Give a function without arguments that makes one, or leave the option out."
+            )
+    return _host(_Once(env), config, 1)
+
+
+def _host(make_env: Callable[[], Any], config: dict[str, Any], copies: int) -> TrainingEnv:
+    maker = env_maker(make_env)
+    probe = maker()
+    costs = config.get("cost_key", COST), config.get("cost_default", 0.0)
+    layout = parallel_layout(probe, cost_key=costs[0], cost_default=costs[1])
+    groups = tuple(
+        GroupSpaces.of(
+            group.agents, probe.observation_space(group.agents[0]), probe.action_space(group.agents[0])
+        )
+        for group in layout.groups
+    )
+    workers, timeout = min(config["num_workers"], copies), config["worker_timeout"]
+    if not isinstance(make_env, _Once):
+        probe.close()
+
+    def make_copies(number: int) -> HostManyAgentsEnv:
+        return HostManyAgentsEnv(
+            make_workers(make_env, number, layout, num_workers=min(workers, number), timeout=timeout)
+        )
+
+    def make_run(learners: tuple[Group, ...], seeds: tuple[int, ...]) -> LoggedRun:
+        return HostLoggedRun(make_copies, learners, config["rollout_length"], copies, seeds[0], None)
+
+    return TrainingEnv(groups, True, False, copies, make_run)
+
+
+class _Once:
+    """Hands out the one environment that the user gave."""
+
+    def __init__(self, env: Any) -> None:  # noqa: ANN401
+        self._env = env
+
+    def __call__(self) -> Any:  # noqa: ANN401
+        return self._env
+
+
+def _is_parallel_env(env: Any) -> bool:  # noqa: ANN401
+    return not isinstance(env, type) and hasattr(env, "possible_agents") and hasattr(env, "step")

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from dressage.equations.schedules import num_optimizer_steps_for_timesteps
 from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.groups import Learner
 from dressage.learning.specs import AgentSpec
@@ -10,7 +9,7 @@ from dressage.networks import ActorCritic
 from dressage.rl.algorithm import Algorithm
 from dressage.rl.environments import TrainingEnv
 from dressage.rl.options import NETWORK_OPTIONS, PROXIMAL_OPTIONS, ROLLOUT_OPTIONS, SPINE_OPTIONS
-from dressage.rl.proximal import check_proximal, proximal_learner
+from dressage.rl.proximal import check_proximal, proximal_learner, proximal_steps
 
 __all__ = ["IPPO", "OPTIONS", "ActorCritic", "validate_ippo_config"]
 
@@ -42,15 +41,9 @@ class IPPO(Algorithm):
         """Return the clipped-surrogate learner of one agent; see `Algorithm.make_learner`."""
         return proximal_learner(self.config, spec, optimizer_steps)
 
-    def optimizer_steps(self, timesteps: int) -> int:
-        """Return the optimiser applications that `timesteps` environment steps make."""
-        config = self.config
-        return num_optimizer_steps_for_timesteps(
-            timesteps,
-            config["num_envs"] * config["rollout_length"],
-            config["learning_epochs"],
-            config["mini_batches"],
-        )
+    def optimizer_steps(self, timesteps: int, copies: int) -> int:
+        """Return the optimiser applications that `timesteps` steps over `copies` copies make."""
+        return proximal_steps(self.config, timesteps, copies)
 
 
 def validate_ippo_config(overrides: dict[str, Any] | None = None) -> dict[str, Any]:

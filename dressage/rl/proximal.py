@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from dressage.equations.schedules import num_optimizer_steps_for_timesteps
 from dressage.errors import ConfigError
 from dressage.learning.architecture import Architecture
 from dressage.learning.policy_head import PolicyHead
@@ -57,6 +58,16 @@ def proximal_learner(config: dict[str, Any], spec: AgentSpec, optimizer_steps: i
         normalize_observations=config["normalize_observations"],
         normalize_rewards=config["normalize_rewards"],
         clip_value_loss=config["clip_value_loss"],
+    )
+
+
+def proximal_steps(config: dict[str, Any], timesteps: int, copies: int) -> int:
+    """Return the optimiser applications that `timesteps` environment steps over `copies` copies make."""
+    return num_optimizer_steps_for_timesteps(
+        timesteps,
+        copies * config["rollout_length"],
+        config["learning_epochs"],
+        config["mini_batches"],
     )
 
 
