@@ -34,7 +34,13 @@ class EnvironmentRaisedError(DressageError, RuntimeError):
 
 
 class WorkerLostError(DressageError, RuntimeError):
-    """A worker died or gave no answer in time; the text names it, its process and its exit code."""
+    """A worker died or gave no answer in time; the text names it, its process and its exit code.
+
+    Attributes:
+        hung: Whether it gave no answer in time, in place of having died.
+    """
+
+    hung = False
 
 
 class RoleError(DressageError, RuntimeError):

@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
@@ -168,10 +168,12 @@ class _Worker:
 
     def late(self, doing: str, timeout: float) -> WorkerLostError:
         """Return an error that says that no answer came."""
-        return WorkerLostError(
+        error = WorkerLostError(
             f"{self._name()} gave no answer within {timeout:g} s while {doing}; it was ended. "
             "If its environment needs longer, raise the timeout."
         )
+        error.hung = True
+        return error
 
     def ask_to_quit(self) -> None:
         """Tell the process to end."""
@@ -219,7 +221,13 @@ def worker_environment() -> Iterator[None]:
     environment at the spawning is the only thing that is earlier.
     """
     wanted = {name: os.environ.get(name, value) for name, value in ONE_THREAD.items()}
-    wanted["JAX_PLATFORMS"] = "cpu"
+    with inherited({**wanted, "JAX_PLATFORMS": "cpu"}):
+        yield
+
+
+@contextlib.contextmanager
+def inherited(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for processes that are started meanwhile."""
     before = {name: os.environ[name] for name in wanted if name in os.environ}
     os.environ.update(wanted)
     try:

@@ -25,14 +25,18 @@ def zeros(copies):
     return [np.zeros((1, copies), np.int64), np.zeros((1, copies, 2))]
 
 
-def everything(workers, steps=40, copies=3, make_env=Counting):
+def everything(workers, copies=3, make_env=Counting):
+    with make_workers(make_env, copies, num_workers=workers) as group:
+        return everything_of(group)
+
+
+def everything_of(group, steps=40):
     """Return all arrays that a seeded run gives, in order."""
     generator = np.random.default_rng(0)
-    with make_workers(make_env, copies, num_workers=workers) as group:
-        arrays = [one.features for one in group.reset(range(copies))]
-        for _ in range(steps):
-            step = group.step(actions(generator, copies))
-            arrays += [step.ended, *(array for one in step.groups for array in arrays_of(one))]
+    arrays = [one.features for one in group.reset(range(group.num_envs))]
+    for _ in range(steps):
+        step = group.step(actions(generator, group.num_envs))
+        arrays += [step.ended, *(array for one in step.groups for array in arrays_of(one))]
     return arrays
 
 
