@@ -291,7 +291,7 @@ class Engine:
         """Have a worker begin anew with a seed that it never had."""
         self._lives[worker] += 1
         seed = worker_seed(self._seed, worker, self._lives[worker])
-        self._tell(f"worker {worker} begins anew with seed {seed}: {why}", worker=worker, seed=seed)
+        self._tell(f"worker {worker} begins anew with seed {seed}: {why}", {"worker": worker, "seed": seed})
         if start:
             self._hellos[worker] = self._transport.start(worker, seed)
         else:
@@ -319,9 +319,9 @@ class Engine:
             state = RunState(self.counters, tuple(self._lives), tuple(workers), self.learner.random_state())
             self._checkpoints.save(self.learner, state)
 
-    def _tell(self, text: str, **numbers: int) -> None:
+    def _tell(self, text: str, numbers: Mapping[str, int] | None = None) -> None:
         """Write an event, which is a row too."""
-        self._emit({"kind": "event", "event": text, **numbers})
+        self._emit({"kind": "event", "event": text, **(numbers or {})})
 
     def _emit(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         placed = {
