@@ -9,6 +9,8 @@ import numpy as np
 
 from dressage.config import Option
 from dressage.envs.registry import AgentKind, Task
+from dressage.errors import ConfigError
+from dressage.learning.policy_graph import Deployable
 from dressage.reporting.rollouts import Episodes, Pictures
 
 
@@ -121,6 +123,33 @@ class Algorithm(ABC, Generic[PolicyT]):
         Raises:
             CheckpointError: If a file is missing or damaged.
         """
+
+    def deployables(self, policy: PolicyT) -> Mapping[str, Deployable]:
+        """Return the policies that can be exported, by agent; here none."""
+        return {}
+
+    def options_of(self, policy: PolicyT) -> dict[str, Any]:
+        """Return the options that a policy fixes for whoever goes on training it.
+
+        Raises:
+            ConfigError: If this algorithm cannot start from a policy.
+        """
+        raise ConfigError(f"{self.title} does not start from a policy.")
+
+    def start_from(
+        self,
+        run: Trainable[PolicyT],
+        state: Any,  # noqa: ANN401
+        policy: PolicyT,
+        *,
+        keep_statistics: bool,  # noqa: ARG002
+    ) -> Any:  # noqa: ANN401 (the run's own state)
+        """Put a policy into a fresh state of a run, which is used up.
+
+        Raises:
+            ConfigError: If the policy does not fit the run, or this algorithm cannot start from one.
+        """
+        raise ConfigError(f"{self.title} does not start from a policy.")
 
     @abstractmethod
     def play(self, task: Task, policy: PolicyT, episodes: int, seed: int, *, stochastic: bool) -> Episodes:

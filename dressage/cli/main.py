@@ -11,11 +11,14 @@ from dressage.cli.algorithms import algorithms
 from dressage.cli.config import config
 from dressage.cli.doctor import doctor
 from dressage.cli.evaluate import evaluate
+from dressage.cli.export import export
+from dressage.cli.inspect import inspect
 from dressage.cli.play import play
 from dressage.cli.plot import plot
 from dressage.cli.report import report
 from dressage.cli.tasks import tasks
 from dressage.cli.train import train
+from dressage.cli.verify import verify
 from dressage.errors import ConfigError, DressageError, MissingExtraError, UnsupportedSpaceError
 
 FAILED = 1
@@ -55,7 +58,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _verb in (train, evaluate, plot, play, report, tasks, algorithms, config, doctor):
+for _verb in (
+    train,
+    evaluate,
+    plot,
+    play,
+    report,
+    export,
+    verify,
+    inspect,
+    tasks,
+    algorithms,
+    config,
+    doctor,
+):
     app.command()(_verb)
 
 

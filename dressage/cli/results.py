@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dressage.cli.run_export import export_run
 from dressage.cli.run_setup import Plan
 from dressage.cli.training_loop import Outcome
 from dressage.config import Option
@@ -40,11 +41,12 @@ def finish_run(folder: RunFolder, plan: Plan, outcome: Outcome, *, film: bool) -
     seeds = plan.record.seeds
     for index, seed in enumerate(seeds):
         plan.trainer.policy(outcome.state, index).save(folder.policy_of(seed, seeds))
+    exported = export_run(folder, plan, outcome) if outcome.finished else "Policies are exported at the end."
     draw_curve(folder, plan.record)
     note = _film(folder, plan, outcome) if film else "No film was asked for."
     if not outcome.finished:
         note = "The film is made when training is finished."
-    write_json(folder.summary, jsonable(_summary(folder, plan, outcome, note)))
+    write_json(folder.summary, jsonable(_summary(folder, plan, outcome, note) | {"export": exported}))
     write_report(folder, plan.algorithm.options)
 
 
@@ -84,6 +86,8 @@ def _result_lines(found: Findings) -> list[tuple[str, str]]:
     speed = describe_rate(summary["steps_per_second"])
     rest = f", {speed} after start-up" if speed else ""
     lines.append(("time", describe_duration(summary["time_s"]) + rest))
+    if summary.get("export"):
+        lines.append(("export", summary["export"]))
     if summary["film"]["path"] is None:
         lines.append(("film", summary["film"]["note"]))
     folder = found.folder

@@ -11,6 +11,7 @@ import yaml
 
 from dressage.cli.algorithm import Algorithm, Trainable
 from dressage.cli.counts import read_count
+from dressage.cli.initial_policy import KEPT, described_start, options_of, policy_for
 from dressage.cli.known_algorithms import algorithm_for
 from dressage.cli.start_up import machine, versions
 from dressage.config import check_names
@@ -33,6 +34,8 @@ class Request:
         seeds: How many seeds, counted up from the first.
         settings: `KEY=VALUE` texts.
         use_preset: Whether the task's preset applies.
+        initial_policy: The file that training starts from; None starts from scratch.
+        keep_statistics: Whether that policy's observation statistics are taken over.
     """
 
     task: str
@@ -42,6 +45,8 @@ class Request:
     seeds: int = 1
     settings: Sequence[str] = ()
     use_preset: bool = True
+    initial_policy: Path | None = None
+    keep_statistics: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,8 @@ def new_record(request: Request, algorithm: Algorithm[Any]) -> RunRecord:
         ConfigError: If an option or a value is wrong.
     """
     preset = dict(algorithm.presets.get(request.task, {})) if request.use_preset else {}
-    options = algorithm.resolve({**preset, **_given_options(request, algorithm)})
+    shipped = {} if request.initial_policy is None else options_of(algorithm, request.initial_policy)
+    options = algorithm.resolve({**preset, **shipped, **_given_options(request, algorithm)})
     defaults = {option.name: option.default for option in algorithm.options}
     return RunRecord(
         task=request.task,
@@ -99,7 +105,22 @@ def new_record(request: Request, algorithm: Algorithm[Any]) -> RunRecord:
         versions=versions(request.task),
         machine=machine(),
         preset=preset,
+        initial_policy=described_start(request.initial_policy, keep_statistics=request.keep_statistics),
     )
+
+
+def fresh_state(folder: RunFolder, plan: Plan) -> Any:  # noqa: ANN401 (the run's own state)
+    """Return the state before the first update, with the policy in it that the run starts from.
+
+    Raises:
+        DressageError: If there is such a policy, and it is damaged or does not fit.
+    """
+    state, started = plan.trainer.init(), plan.record.initial_policy
+    if not started:
+        return state
+    policy = policy_for(plan.algorithm, folder.initial_policy)
+    keep = started["statistics"] == KEPT
+    return plan.algorithm.start_from(plan.trainer, state, policy, keep_statistics=keep)
 
 
 def default_folder(task: str, seed: int, root: Path = Path("runs")) -> Path:

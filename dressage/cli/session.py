@@ -10,8 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from dressage.cli.algorithm import Trainable
+from dressage.cli.initial_policy import keep_copy
 from dressage.cli.results import finish_run, show_results
-from dressage.cli.run_setup import Plan, Request, new_folder, plan_again, plan_run
+from dressage.cli.run_setup import Plan, Request, fresh_state, new_folder, plan_again, plan_run
 from dressage.cli.stop_signals import INTERRUPTED, StopSignals
 from dressage.cli.training_loop import Outcome, Timing, TrainingLoop
 from dressage.learning.checkpoints import Checkpoints
@@ -79,7 +80,8 @@ def start_run(request: Request, path: Path, extras: Extras) -> int:
     plan = plan_run(request)
     with new_folder(path, plan.record) as folder, StopSignals(_stopped_at_once(folder)) as stop:
         _introduce(console, folder, plan)
-        start = Start(plan.trainer.init(), Timing())
+        keep_copy(folder, plan.record)
+        start = Start(fresh_state(folder, plan), Timing())
         return _train(console, folder, plan, start, extras, stop)
 
 
@@ -101,7 +103,7 @@ def resume_run(path: Path, extras: Extras) -> int:
     plan = plan_again(RunRecord.read(folder))
     trainer = plan.trainer
     with locked(path), StopSignals(_stopped_at_once(folder)) as stop:
-        start = _restore(folder, trainer)
+        start = _restore(folder, plan)
         done = trainer.updates_done(start.state)
         if done >= trainer.num_updates and read_summary(folder).get("status") == FINISHED:
             _say(console, f"{path} is finished already, after {describe_count(done, 'update')}.")
@@ -136,11 +138,12 @@ def _conclude(console: Console, folder: RunFolder, plan: Plan, outcome: Outcome,
     return INTERRUPTED
 
 
-def _restore(folder: RunFolder, trainer: Trainable[Any]) -> Start:
+def _restore(folder: RunFolder, plan: Plan) -> Start:
+    trainer = plan.trainer
     checkpoints = Checkpoints(folder.checkpoints, keep=KEPT_CHECKPOINTS)
     if checkpoints.latest() is None:
         keep_until(folder.metrics, NOTHING)
-        return Start(trainer.init(), Timing())
+        return Start(fresh_state(folder, plan), Timing())
     state, note = checkpoints.restore(trainer.init())
     keep_until(folder.metrics, trainer.updates_done(state))
     return Start(state, Timing(**note))

@@ -10,6 +10,9 @@ from dressage.cli.presets import SINGLE_AGENT_PPO
 from dressage.config import Option
 from dressage.envs import BaseEnv, HostTask
 from dressage.envs.registry import AgentKind, SingleAgentTask, Task
+from dressage.learning.policy_graph import Deployable
+from dressage.learning.specs import AGENT
+from dressage.ppo.fine_tuning import options_of
 from dressage.reporting.metric_rows import jsonable
 from dressage.reporting.rollouts import Episodes, Pictures, film_episode, play_episodes
 
@@ -43,6 +46,26 @@ class SingleAgentPPO(Algorithm[ppo.Policy]):
     def load_policy(self, folder: Path) -> ppo.Policy:
         """Read a policy; see `ppo.Policy.load`."""
         return ppo.Policy.load(folder)
+
+    def deployables(self, policy: ppo.Policy) -> Mapping[str, Deployable]:
+        """Return the one policy; see `Algorithm.deployables`."""
+        return {AGENT: policy}
+
+    def options_of(self, policy: ppo.Policy) -> dict[str, Any]:
+        """Return what the policy's networks show; see `Algorithm.options_of`."""
+        return options_of(policy)
+
+    def start_from(
+        self,
+        run: Trainable[ppo.Policy],
+        state: Any,  # noqa: ANN401
+        policy: ppo.Policy,
+        *,
+        keep_statistics: bool,
+    ) -> Any:  # noqa: ANN401 (the run's own state)
+        """Start from a policy; see `Algorithm.start_from`."""
+        assert isinstance(run, ppo.Trainer), "`make_run` makes no other"
+        return run.start_from(state, policy, keep_statistics=keep_statistics)
 
     def play(self, task: Task, policy: ppo.Policy, episodes: int, seed: int, *, stochastic: bool) -> Episodes:
         """Play episodes; see `Algorithm.play`."""

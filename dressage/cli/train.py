@@ -12,6 +12,14 @@ RunOption = Annotated[
     Path | None, typer.Option("--run", help="Run directory. Without it: runs/TASK-SEED.", show_default=False)
 ]
 
+SHOWN = {
+    "task": "TASK",
+    "settings": "--set",
+    "init_from": "--init-from",
+    "statistics": "--keep-statistics/--reset-statistics",
+}
+"""How parameters are spelled where not by their own names."""
+
 
 def train(
     context: typer.Context,
@@ -48,6 +56,21 @@ def train(
     run: RunOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run.")] = False,
     preset: Annotated[bool, typer.Option(help="Use the task's preset, where it has one.")] = True,
+    init_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Go on training a shipped policy (.safetensors), in a task with the same spaces.",
+            show_default=False,
+        ),
+    ] = None,
+    statistics: Annotated[
+        bool,
+        typer.Option(
+            "--keep-statistics/--reset-statistics",
+            help="With --init-from: whether the policy's observation statistics are taken over.",
+        ),
+    ] = True,
     film: Annotated[bool, typer.Option(help="Film the policy at the end.")] = True,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard files too.")] = False,
     wandb: Annotated[
@@ -61,12 +84,7 @@ def train(
     The run directory gets config.json, metrics.jsonl, checkpoints/, policy/, learning_curve.png, rollout.gif,
     summary.json and report.html. Ctrl-C saves and says how to go on.
     """
-    if resume:
-        _refuse_beside_resume(context)
-        if run is None:
-            raise ConfigError("--resume needs the run to go on with: dressage train --run DIR --resume")
-    elif task is None:
-        raise ConfigError("Which task? For example: dressage train pendulum. `dressage tasks` lists them.")
+    _check_given(context, task, run, resume=resume)
     from dressage.cli.start_up import start_jax
 
     start_jax()
@@ -76,15 +94,39 @@ def train(
     extras = Extras(film=film, tensorboard=tensorboard, wandb=wandb, quiet=quiet)
     if resume and run is not None:
         raise typer.Exit(resume_run(run, extras))
-    request = Request(task or "", algorithm, steps, seed, seeds, settings or (), use_preset=preset)
+    request = Request(
+        task or "",
+        algorithm,
+        steps,
+        seed,
+        seeds,
+        settings or (),
+        use_preset=preset,
+        initial_policy=init_from,
+        keep_statistics=statistics,
+    )
     raise typer.Exit(start_run(request, run or default_folder(request.task, seed), extras))
 
 
+def _check_given(context: typer.Context, task: str | None, run: Path | None, *, resume: bool) -> None:
+    if resume:
+        _refuse_beside_resume(context)
+        if run is None:
+            raise ConfigError("--resume needs the run to go on with: dressage train --run DIR --resume")
+    elif task is None:
+        raise ConfigError("Which task? For example: dressage train pendulum. `dressage tasks` lists them.")
+    if _was_given(context, "statistics") and not _was_given(context, "init_from"):
+        raise ConfigError(
+            "--keep-statistics and --reset-statistics say what becomes of a policy's statistics: "
+            "name the policy with --init-from FILE."
+        )
+
+
 def _refuse_beside_resume(context: typer.Context) -> None:
-    fixed = ("task", "algorithm", "steps", "seed", "seeds", "settings", "preset")
+    fixed = ("task", "algorithm", "steps", "seed", "seeds", "settings", "preset", "init_from", "statistics")
     given = [name for name in fixed if _was_given(context, name)]
     if given:
-        shown = ", ".join({"task": "TASK", "settings": "--set"}.get(name, f"--{name}") for name in given)
+        shown = ", ".join(SHOWN.get(name, f"--{name}") for name in given)
         raise ConfigError(
             f"A resumed run keeps its task and options: leave out {shown}, or start another run."
         )

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 import jax
 import jax.numpy as jnp
 
+from dressage.envs.signals import Signals
+
 PyTree: TypeAlias = Any
 """Any nesting of tuples, dicts and registered dataclasses of arrays."""
 Number: TypeAlias = jax.Array | float
@@ -96,6 +98,10 @@ class BaseEnv(abc.ABC):
     def redraw(self, state: PyTree, rng: jax.Array) -> PyTree:
         """Draw anew what differs between episodes although the initial state is kept; here nothing."""
         return state
+
+    def signals(self) -> Signals | None:
+        """Name the numbers of observation and action for an exported policy's card; None for no names."""
+        return None
 
     def restart(self, state: PyTree) -> Reset:
         """Start the next episode from within; only environments that reset themselves know how.

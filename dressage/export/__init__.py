@@ -9,7 +9,7 @@ from dressage.export.loading import load_policies, load_policy
 from dressage.export.numpy_policy import NumpyPolicy
 from dressage.export.onnx_policy import OnnxPolicy
 from dressage.export.stablehlo import StableHloPolicy
-from dressage.export.verification import Verification, verify_file
+from dressage.export.verification import Verification, describe_file, verify_file
 
 __all__ = [
     "FORMATS",
@@ -20,6 +20,7 @@ __all__ = [
     "Signal",
     "StableHloPolicy",
     "Verification",
+    "describe_file",
     "export_policies",
     "export_policy",
     "load_policies",

@@ -74,16 +74,16 @@ class Card:
     note: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what JSON holds."""
-        return asdict(self)
+        """Return what JSON holds; what is unknown is left out."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Card":
         """Rebuild a card that went through JSON."""
-        scores = {
-            name: None if fields[name] is None else Score(**fields[name]) for name in ("returns", "cost")
-        }
+        scores = {name: Score(**fields[name]) for name in ("returns", "cost") if name in fields}
         signals = {
-            name: tuple(Signal(**signal) for signal in fields[name]) for name in ("observation", "action")
+            name: tuple(Signal(**signal) for signal in fields[name])
+            for name in ("observation", "action")
+            if name in fields
         }
         return cls(**{**fields, **scores, **signals})

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-_SEAL = re.compile(rb'\\?"sha256\\?": \\?"([0-9a-f]{64})\\?"')
+_SEAL = re.compile(rb'\\?"sha256\\?":\\?"([0-9a-f]{64})\\?"')
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
 
 

@@ -10,8 +10,9 @@ from dressage.errors import CheckpointError, MissingExtraError
 from dressage.export.comparison import differences
 from dressage.export.exporting import Runner, decode, open_runner
 from dressage.export.onnx_format import import_onnx
+from dressage.export.onnx_policy import OnnxPolicy
 from dressage.export.probes import probe_inputs
-from dressage.learning.policy_files import read_policy_file, weights_digest
+from dressage.learning.policy_files import FILE, read_policy_file, weights_digest
 from dressage.learning.policy_graph import Arrays
 
 BATCHES = (1, 7, 256)
@@ -73,6 +74,23 @@ def verify_file(path: str | Path) -> Verification:
     checks += [_batches(runner, parts, size) for size in BATCHES]
     checks.append(_extremes(runner))
     return Verification(path, tuple(checks))
+
+
+def describe_file(path: str | Path) -> dict[str, Any]:
+    """Return what a file tells of itself: card, graph, versions, and the test that it carries.
+
+    Args:
+        path: What `export_policy` wrote, or a folder with `policy.safetensors` in it.
+
+    Raises:
+        CheckpointError: If the file is missing, cut, altered or no policy.
+        MissingExtraError: If it is an ONNX file and onnxruntime is not installed.
+    """
+    path = Path(path)
+    path = path / FILE if path.is_dir() else path
+    if path.suffix == ".onnx":
+        return OnnxPolicy(path).description
+    return read_policy_file(path)[0]
 
 
 def _structure(path: Path, runner: Runner) -> Check:

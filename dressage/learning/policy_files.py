@@ -21,7 +21,7 @@ FORMAT = 1
 FILE = "policy.safetensors"
 UNSEALED = "0" * 64
 # The checksum as it stands in JSON, and in JSON within JSON.
-_SEAL = re.compile(rb'\\?"sha256\\?": \\?"([0-9a-f]{64})\\?"')
+_SEAL = re.compile(rb'\\?"sha256\\?":\\?"([0-9a-f]{64})\\?"')
 
 
 def write_policy_file(path: Path, description: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ def describe(description: Mapping[str, Any]) -> str:
     """Write a description as JSON, with a place for the checksum."""
     head = {"sha256": UNSEALED, "format": FORMAT, "dressage": __version__}
     whole = {**head, **description, "sha256": UNSEALED}
-    return json.dumps(whole, allow_nan=False)
+    return json.dumps(whole, allow_nan=False, separators=(",", ":"))
 
 
 def read_description(text: str, path: str) -> dict[str, Any]:

@@ -138,7 +138,7 @@ class Policy(Base):
         if self.act_scaling is None:
             taken: Array = self._head().environment_action(action)
             return taken
-        return self.act_scaling.unsquash(action).reshape(*action.shape[:-1], *self._spec().action_shape)
+        return self.act_scaling.unsquash(action).reshape(*action.shape[:-1], *self.agent_spec().action_shape)
 
     def value(self, obs: ArrayLike) -> Array:
         """Return the critic's estimate `[...]` of the discounted return that follows raw observations.
@@ -148,7 +148,7 @@ class Policy(Base):
         """
         if "critic" not in self.model:
             raise ValueError("This policy has no critic: its file was written with critic=False.")
-        critic = Critic(self._hidden_sizes("critic"), self.hidden_activation)
+        critic = Critic(self.hidden_sizes("critic"), self.hidden_activation)
         return apply_critic(critic, self.model["critic"], self._normalized(obs))
 
     def graph(self) -> PolicyGraph:
@@ -159,7 +159,7 @@ class Policy(Base):
             moments = self.obs_scaling.moments()
             value = add_normalization(draft, value, moments.mean, moments.std, self.obs_scaling.clip)
         value = add_perceptron(draft, value, self.model["actor"], self.hidden_activation)
-        spec, scaling = self._spec(), self.act_scaling
+        spec, scaling = self.agent_spec(), self.act_scaling
         if spec.continuous_dim and not self.state_independent_std:
             value = draft.add("columns", [value], "mean", {"start": 0, "stop": spec.action_dim})
         bounds = None if scaling is None else (scaling.low, scaling.high)
@@ -173,7 +173,7 @@ class Policy(Base):
             "state_independent_std": self.state_independent_std,
             "squash": self.act_scaling is not None and self.act_scaling.squash,
             "observation_clip": None if self.obs_scaling is None else self.obs_scaling.clip,
-            "spec": spec_to_json(self._spec()),
+            "spec": spec_to_json(self.agent_spec()),
             "layout": dataclasses.asdict(self._layout()),
         }
         tensors = flatten_dict(self.model, sep="/")
@@ -241,7 +241,7 @@ class Policy(Base):
     def _features(self, obs: Any) -> Array:  # noqa: ANN401
         if self._layout().kind == "box":
             obs = jnp.asarray(obs)
-            shape, own, size = obs.shape, self._layout().shape, self._spec().obs_dim
+            shape, own, size = obs.shape, self._layout().shape, self.agent_spec().obs_dim
             in_own_shape = len(shape) >= len(own) and shape[len(shape) - len(own) :] == own
             if not in_own_shape and shape[-1:] != (size,):
                 raise ValueError(
@@ -251,11 +251,11 @@ class Policy(Base):
                 return jnp.asarray(obs, jnp.float32)
         return self._layout().flatten(obs)
 
-    def _spec(self) -> AgentSpec:
-        """The agent's spaces; read off the parameters where none were given."""
+    def agent_spec(self) -> AgentSpec:
+        """Return the agent's spaces; read off the parameters where none were given."""
         if self.spec is not None:
             return self.spec
-        layers = self._hidden_sizes("actor")
+        layers = self.hidden_sizes("actor")
         obs_dim, outputs = (
             self.model["actor"]["Dense_0"]["kernel"].shape[-2],
             self.model["actor"][f"Dense_{len(layers)}"]["bias"].shape[-1],
@@ -267,21 +267,22 @@ class Policy(Base):
         return AgentSpec(AGENT, obs_dim, size, "continuous", (), (size,), (), size, *unbounded)
 
     def _layout(self) -> ObservationLayout:
-        return ObservationLayout("box", (self._spec().obs_dim,)) if self.layout is None else self.layout
+        return ObservationLayout("box", (self.agent_spec().obs_dim,)) if self.layout is None else self.layout
 
     def _head(self) -> PolicyHead:
-        return PolicyHead(self._spec(), squash=self.act_scaling is not None and self.act_scaling.squash)
+        return PolicyHead(self.agent_spec(), squash=self.act_scaling is not None and self.act_scaling.squash)
 
     def _actor(self) -> Actor:
         return Actor(
-            output_size=self._spec().action_dim,
-            continuous_dim=self._spec().continuous_dim,
+            output_size=self.agent_spec().action_dim,
+            continuous_dim=self.agent_spec().continuous_dim,
             state_independent_std=self.state_independent_std,
-            hidden_sizes=self._hidden_sizes("actor"),
+            hidden_sizes=self.hidden_sizes("actor"),
             activation=self.hidden_activation,
         )
 
-    def _hidden_sizes(self, network: str) -> tuple[int, ...]:
+    def hidden_sizes(self, network: str) -> tuple[int, ...]:
+        """Return the units of each hidden layer of a network, `actor` or `critic`."""
         layers = [name for name in self.model[network] if name.startswith("Dense_")]
         return tuple(self.model[network][f"Dense_{i}"]["bias"].shape[-1] for i in range(len(layers) - 1))
 

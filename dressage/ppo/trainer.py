@@ -13,6 +13,7 @@ from dressage.learning.host_env import HostSingleAgentEnv
 from dressage.learning.runs import CompiledRun, HostMetrics, Run
 from dressage.learning.specs import AGENT, AgentSpec, ObservationLayout, agent_spec
 from dressage.ppo.config import Config
+from dressage.ppo.fine_tuning import check_fits, start_from
 from dressage.ppo.policy import NormalizeVec, Policy
 from dressage.ppo.result import build_policy
 from dressage.ppo.session import Session, proximal_learner
@@ -80,6 +81,20 @@ class Trainer:
     def steps_done(self, state: Any) -> int:  # noqa: ANN401
         """Return the environment steps behind a state, for each seed."""
         return self.updates_done(state) * self.steps_per_update
+
+    def start_from(self, state: Any, policy: Policy, *, keep_statistics: bool = True) -> Any:  # noqa: ANN401
+        """Put a policy's parameters into a fresh state, to go on training it.
+
+        Args:
+            state: What `init` returned; it is used up.
+            policy: Made for the same spaces, with networks as the configuration says.
+            keep_statistics: Whether its observation statistics are taken over; otherwise they begin anew.
+
+        Raises:
+            ConfigError: If spaces or networks differ; the text names what.
+        """
+        check_fits(policy, self.spec, self.config)
+        return start_from(state, policy, keep_statistics=keep_statistics)
 
     def policy(self, state: Any, seed_index: int = 0) -> Policy:  # noqa: ANN401
         """Return the deployable policy of one seed."""

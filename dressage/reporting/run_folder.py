@@ -19,10 +19,11 @@ RECORDED = {
     "versions": dict,
     "machine": dict,
     "preset": dict,
+    "initial_policy": dict,
 }
 """What `config.json` holds."""
 
-OPTIONAL = {"versions", "machine", "preset"}
+OPTIONAL = {"versions", "machine", "preset", "initial_policy"}
 """Entries of `config.json` that a run can be resumed without."""
 
 FINISHED = "finished"
@@ -72,6 +73,11 @@ class RunFolder:
     def policy(self) -> Path:
         """The trained policy, or one folder a seed where several were trained."""
         return self.path / "policy"
+
+    @property
+    def initial_policy(self) -> Path:
+        """A copy of the policy that training started from, where it did not start from scratch."""
+        return self.path / "initial_policy.safetensors"
 
     @property
     def curve(self) -> Path:
@@ -126,6 +132,8 @@ class RunRecord:
         versions: Version by package name, with `python`.
         machine: What the run was started on: processor, cores, devices.
         preset: The options that were taken from the task's preset.
+        initial_policy: `path` of the file that training started from, and its `statistics`, `kept` or
+            `reset`; empty for training from scratch.
     """
 
     task: str
@@ -137,6 +145,7 @@ class RunRecord:
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: Mapping[str, str] = field(default_factory=dict)
     preset: Mapping[str, Any] = field(default_factory=dict)
+    initial_policy: Mapping[str, Any] = field(default_factory=dict)
 
     def write(self, folder: RunFolder) -> None:
         """Write `config.json`."""

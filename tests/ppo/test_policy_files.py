@@ -163,7 +163,7 @@ def test_a_policy_of_another_kind_is_refused(tmp_path):
 
 
 def test_a_container_of_others_is_refused(tmp_path):
-    save_file({"x": np.zeros(1)}, file_of(tmp_path), {"note": '"sha256": "' + "0" * 64 + '"'})
+    save_file({"x": np.zeros(1)}, file_of(tmp_path), {"note": '"sha256":"' + "0" * 64 + '"'})
     with pytest.raises(CheckpointError, match="is damaged"):
         Policy.load(tmp_path)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dressage.config import Option
 from dressage.envs.functional import BaseEnv, Reset, Transition
+from dressage.envs.signals import Signal, Signals
 from dressage.envs.spaces import Box, Discrete
 
 MAX_POSITION = 2.4  # m from the middle of the track, as in Gymnasium
@@ -108,6 +109,12 @@ class CartPole(BaseEnv):
     def action_space(self, state: CartPoleState) -> Discrete:
         """0 pushes to the left, 1 to the right."""
         return Discrete(2)
+
+    def signals(self) -> Signals:
+        """Name the numbers; see `BaseEnv.signals`."""
+        named = (("position", "m"), ("velocity", "m/s"), ("angle", "rad"), ("angular velocity", "rad/s"))
+        observation = tuple(Signal(name, unit) for name, unit in named)
+        return Signals(observation, (Signal("push: 0 to the left, 1 to the right"),), float(self.time_step))
 
     def render(self, state: CartPoleState) -> npt.NDArray[np.uint8]:
         """Draw one state on the host, uint8 `[H, W, 3]`."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dressage.config import Option
 from dressage.envs.functional import BaseEnv, Reset, Transition
+from dressage.envs.signals import Signal, Signals
 from dressage.envs.spaces import Box
 
 OPTIONS = (
@@ -101,6 +102,11 @@ class Pendulum(BaseEnv):
     def action_space(self, state: PendulumState) -> Box:
         """The torque in N m, float32 `[1]`."""
         return Box(-self.max_torque, self.max_torque, (1,))
+
+    def signals(self) -> Signals:
+        """Name the numbers; see `BaseEnv.signals`."""
+        observation = (Signal("cosine of the angle"), Signal("sine of the angle"), Signal("speed", "rad/s"))
+        return Signals(observation, (Signal("torque", "N m"),), float(self.time_step))
 
     def render(self, state: PendulumState) -> npt.NDArray[np.uint8]:
         """Draw one state on the host, uint8 `[H, W, 3]`."""

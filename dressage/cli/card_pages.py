@@ -1,0 +1,105 @@
+"""Owns how an exported policy's card and its verification are printed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dressage.export import Card, Score, Signal, Verification
+from dressage.reporting.wording import describe_number
+
+MARKS = {
+    True: "[green]passed[/green]",
+    False: "[bold red]failed[/bold red]",
+    None: "[yellow]skipped[/yellow]",
+}
+
+
+def print_verification(result: Verification) -> None:
+    """Print the checks of a file as a table."""
+    console = Console()
+    verdict = "is what it says it is" if result.passed else "is not what it says it is"
+    console.print(Text(f"{result.path} {verdict}", style="bold"), highlight=False)
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    for check in result.checks:
+        table.add_row(check.name, MARKS[check.passed], Text(check.note))
+    console.print(table, highlight=False)
+
+
+def print_card(path: Path, description: Mapping[str, Any]) -> None:
+    """Print a policy's card."""
+    console = Console()
+    card = Card.from_json(description["card"]) if "card" in description else Card()
+    title = " ".join(part for part in (card.algorithm, "on" if card.task else "", card.task) if part)
+    console.print(Text(f"{path}  {title}", style="bold"), highlight=False)
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _facts(path, card, description):
+        table.add_row(name, Text(text))
+    console.print(table, highlight=False)
+    _print_ports(console, "goes in", _inputs(description["graph"]), card.observation)
+    _print_ports(console, "comes out", description["graph"]["outputs"], card.action)
+
+
+def _facts(path: Path, card: Card, description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if card.agent:
+        yield "agent", card.agent
+    if card.training_steps is not None:
+        seed = "" if card.seed is None else f", seed {card.seed}"
+        yield "training", f"{card.training_steps:,} environment steps{seed}"
+    yield "return", _described(card.returns)
+    yield "cost", _described(card.cost)
+    if card.control_period_s is not None:
+        yield "control period", f"{card.control_period_s:g} s"
+    if card.note:
+        yield "note", card.note
+    yield "written by", f"dressage {description['dressage']}, format {description['format']}"
+    yield "weights", f"sha256 {description['weights_sha256']}"
+    yield "size", f"{path.stat().st_size:,} bytes"
+    if description["graph"]["states"]:
+        yield "memory", "recurrent: give the state that it returns back in; an episode starts at zeros"
+
+
+def _described(score: Score | None) -> str:
+    if score is None:
+        return "not measured"
+    text = describe_number(score.estimate)
+    if score.low is not None and score.high is not None:
+        text += f" [{describe_number(score.low)}, {describe_number(score.high)}]"
+    if score.episodes:
+        text += f"  (mean of {score.episodes:,} episodes and its 95 % interval"
+        spread = "" if score.deviation is None else f", standard deviation {describe_number(score.deviation)}"
+        text += spread + ")"
+    if score.limit is not None:
+        kept = "kept" if score.estimate <= score.limit else "BROKEN"
+        text += f"  limit {describe_number(score.limit)}: {kept}"
+    return text
+
+
+def _inputs(graph: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [port for port in graph["inputs"] if port["name"] not in graph["states"]]
+
+
+def _print_ports(
+    console: Console, title: str, ports: Sequence[Mapping[str, Any]], signals: Sequence[Signal]
+) -> None:
+    console.print(Text(title, style="bold"))
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    for port in ports:
+        shape = "x".join(map(str, port["shape"])) or "one number"
+        table.add_row(port["name"], port["dtype"], shape, "")
+        own = port["name"] in ("observation", "action")
+        for index, signal in enumerate(signals if own else ()):
+            table.add_row(f"  {index}", signal.name, signal.unit, _range(signal))
+    console.print(table, highlight=False)
+
+
+def _range(signal: Signal) -> str:
+    if signal.low is None and signal.high is None:
+        return ""
+    low, high = ("unbounded" if end is None else f"{end:g}" for end in (signal.low, signal.high))
+    return f"{low} to {high}"

@@ -1,0 +1,84 @@
+"""Owns the cards of the policies that a run trained: what goes in and out, and what they achieved."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dressage.envs import BaseEnv, make
+from dressage.envs import signals as environment
+from dressage.export import Card, Score, Signal
+from dressage.reporting.metric_rows import episode_returns, of_kind, read_rows
+from dressage.reporting.run_folder import RunFolder, RunRecord
+from dressage.reporting.seed_statistics import summarize_returns
+
+
+def cards_of(
+    folder: RunFolder, record: RunRecord, index: int, agents: Sequence[str], steps: int | None
+) -> dict[str, Card]:
+    """Write the cards of the policies of one seed of a run, by agent.
+
+    Args:
+        folder: The run directory.
+        record: How the run was started.
+        index: Which of its seeds.
+        agents: Whose policies they are.
+        steps: Environment steps of their training.
+    """
+    task = make(record.task)
+    observation, action, period = _signals(task) if isinstance(task, BaseEnv) else ((), (), None)
+    return {
+        agent: Card(
+            task=record.task,
+            agent=agent,
+            algorithm=record.algorithm,
+            seed=record.seeds[index],
+            training_steps=steps,
+            control_period_s=period,
+            observation=observation,
+            action=action,
+            returns=_last_score(folder, index),
+        )
+        for agent in agents
+    }
+
+
+def _last_score(folder: RunFolder, index: int) -> Score | None:
+    """Return what the last evaluation of a seed says."""
+    rows = of_kind(read_rows(folder.metrics), "eval")
+    if not rows:
+        return None
+    summary = summarize_returns(episode_returns(rows[-1])[index])
+    if not summary.episodes:
+        return None
+    low, high = (None if np.isnan(end) else float(end) for end in (summary.low, summary.high))
+    return Score(summary.estimate, low, high, summary.deviation, summary.episodes)
+
+
+def _signals(task: BaseEnv) -> tuple[tuple[Signal, ...], tuple[Signal, ...], float | None]:
+    """Return the numbers of observation and action, with their bounds, and the control period."""
+    named = task.signals()
+    if named is None:
+        return (), (), None
+    state = task.reset(jax.random.key(0))[0]
+    observation = _bounded(named.observation, task.observation_space(state))
+    return observation, _bounded(named.action, task.action_space(state)), named.control_period_s
+
+
+def _bounded(signals: Sequence[environment.Signal], space: Any) -> tuple[Signal, ...]:  # noqa: ANN401 (of either library)
+    if not hasattr(space, "low"):
+        return tuple(Signal(signal.name, signal.unit) for signal in signals)
+    low, high = (np.broadcast_to(np.ravel(bound), len(signals)) for bound in (space.low, space.high))
+    rows = zip(signals, low, high, strict=True)
+    return tuple(Signal(signal.name, signal.unit, *map(_finite, bounds)) for signal, *bounds in rows)
+
+
+def _finite(bound: Any) -> float | None:  # noqa: ANN401 (a number of any kind)
+    return float(bound) if abs(float(bound)) < np.finfo(np.float32).max else None
+
+
+def one_of(policies: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return the only agent and its policy."""
+    ((agent, policy),) = policies.items()
+    return agent, policy

@@ -1,0 +1,101 @@
+"""Owns the export of what a run trained: files for robots, beside the policy that training saved."""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from dressage.cli.algorithm import Algorithm, PolicyT
+from dressage.cli.known_algorithms import algorithm_named
+from dressage.cli.measure import load_policy
+from dressage.cli.run_cards import cards_of, one_of
+from dressage.cli.run_setup import Plan
+from dressage.cli.training_loop import Outcome
+from dressage.errors import ConfigError, DressageError
+from dressage.export import Card, export_policies, export_policy
+from dressage.learning.policy_graph import Deployable
+from dressage.reporting.run_folder import RunFolder, RunRecord, read_summary
+
+SAFETENSORS = "safetensors"
+ONNX = "onnx"
+
+
+def export_run(folder: RunFolder, plan: Plan, outcome: Outcome) -> str:
+    """Export the policies of every seed at the end of training.
+
+    Args:
+        folder: The run directory, whose metrics are complete.
+        plan: What was trained.
+        outcome: How the session ended.
+
+    Returns:
+        What was written, or why something was not; a refusal loses nothing, since the policies are saved.
+    """
+    formats = [SAFETENSORS] + ([ONNX] if find_spec("onnx") and find_spec("onnxruntime") else [])
+    try:
+        for index in range(len(plan.record.seeds)):
+            _export_seed(folder, plan, outcome, index, formats)
+    except DressageError as error:
+        return f"none: {error}"
+    if ONNX not in formats:
+        return "safetensors; for ONNX: pip install 'dressage[onnx]', then: dressage export RUN"
+    return "safetensors and ONNX, both checked against the policy"
+
+
+def export_from_run(
+    run: Path, output: Path | None, file_format: str | None, trained_seed: int | None
+) -> list[Path]:
+    """Export the policies of a run again.
+
+    Args:
+        run: The run directory.
+        output: The file; for a task of several agents the folder. None puts it beside the policy.
+        file_format: The format; None reads it off the file's ending, or takes ONNX.
+        trained_seed: Whose policies, where several seeds were trained; None for the first.
+
+    Returns:
+        The files.
+
+    Raises:
+        DressageError: If there is no run, no policy or no such seed, or the export is refused.
+    """
+    folder = RunFolder(run)
+    record = RunRecord.read(folder)
+    seed = record.seeds[0] if trained_seed is None else trained_seed
+    if seed not in record.seeds:
+        raise ConfigError(f"{run} has no seed {seed}. It has: {', '.join(map(str, record.seeds))}.")
+    algorithm = algorithm_named(record.algorithm)
+    policies = _deployables(algorithm, load_policy(algorithm, folder, record, seed))
+    steps = read_summary(folder).get("steps_taken")
+    cards = cards_of(folder, record, record.seeds.index(seed), list(policies), steps)
+    place = folder.policy_of(seed, record.seeds)
+    if len(policies) > 1 or output is None:
+        return _write(policies, cards, output or place, file_format or ONNX)
+    agent, policy = one_of(policies)
+    return [export_policy(policy, output, format=file_format, card=cards[agent])]
+
+
+def _export_seed(folder: RunFolder, plan: Plan, outcome: Outcome, index: int, formats: Sequence[str]) -> None:
+    record = plan.record
+    policies = _deployables(plan.algorithm, plan.trainer.policy(outcome.state, index))
+    steps = plan.trainer.steps_done(outcome.state)
+    cards = cards_of(folder, record, index, list(policies), steps)
+    for chosen in formats:
+        _write(policies, cards, folder.policy_of(record.seeds[index], record.seeds), chosen)
+
+
+def _deployables(algorithm: Algorithm[PolicyT], policy: PolicyT) -> Mapping[str, Deployable]:
+    policies = algorithm.deployables(policy)
+    if not policies:
+        raise ConfigError(f"Policies of {algorithm.title} cannot be exported.")
+    return policies
+
+
+def _write(
+    policies: Mapping[str, Deployable], cards: Mapping[str, Card], place: Path, file_format: str
+) -> list[Path]:
+    """Write one agent's policy as `policy.FORMAT`, or those of several into a folder named by the format."""
+    if len(policies) > 1:
+        paths = export_policies(policies, place / file_format, format=file_format, cards=cards)
+        return list(paths.values())
+    agent, policy = one_of(policies)
+    return [export_policy(policy, place / f"policy.{file_format}", format=file_format, card=cards[agent])]
