@@ -3,12 +3,17 @@
 from typing import Any
 
 from dressage.cli.algorithm import Algorithm
+from dressage.cli.many_agents import ManyAgentsIPPO, ManyAgentsParameterizedIPPO
 from dressage.cli.single_agent_ppo import SingleAgentPPO
 from dressage.config import suggest
 from dressage.envs.registry import AgentKind, Task, agent_kind
 from dressage.errors import ConfigError
 
-ALGORITHMS: tuple[Algorithm[Any], ...] = (SingleAgentPPO(),)
+ALGORITHMS: tuple[Algorithm[Any], ...] = (
+    SingleAgentPPO(),
+    ManyAgentsIPPO(),
+    ManyAgentsParameterizedIPPO(),
+)
 """The first that trains a kind of task is that kind's default."""
 
 WORDS: dict[AgentKind, str] = {"single": "one agent", "multi": "several agents"}

@@ -33,3 +33,13 @@ SINGLE_AGENT_PPO: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """Options of PPO by task; what is not named stays at its default."""
+
+IPPO_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "safe_spread": {
+        "num_envs": 32,
+        "rollout_length": 100,
+        "learning_rate": 1e-3,
+        "anneal_learning_rate": True,
+        "share_parameters": True,
+    },
+}

@@ -1,5 +1,6 @@
 """Gymnasium spaces as JSON and back, so that a saved policy knows what it was trained in."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,4 +71,12 @@ def space_from_json(described: dict[str, Any]) -> gymnasium.Space[Any]:
 def _bounds(bounds: np.ndarray) -> Any:  # noqa: ANN401 (a number, or nested lists of them)
     """One number where all bounds are equal, which those of an image are."""
     flat = np.ravel(bounds)
-    return flat[0].item() if flat.size and np.all(flat == flat[0]) else bounds.tolist()
+    uniform = flat.size > 0 and bool(np.all(flat == flat[0]))
+    return _spelled(flat[0].item() if uniform else bounds.tolist())
+
+
+def _spelled(numbers: Any) -> Any:  # noqa: ANN401
+    """Write what is not finite as a word, since JSON has no number for it; NumPy reads both."""
+    if isinstance(numbers, list):
+        return [_spelled(number) for number in numbers]
+    return numbers if math.isfinite(numbers) else str(numbers)

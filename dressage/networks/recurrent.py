@@ -81,9 +81,7 @@ class RecurrentTower(nn.Module):
             memory = jnp.where(row[1][:, None], 0.0, memory)
             return cast("tuple[Array, Array]", cell(memory, row[0]))
 
-        scan = nn.scan(
-            step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1
-        )
+        scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1)
         _, hidden = scan(self.cell, memory, (self.embed(observations), restarts))
         return self.head(hidden)
 

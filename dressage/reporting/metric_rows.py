@@ -46,7 +46,9 @@ def eval_row(progress: Mapping[str, float], metrics: Mapping[str, np.ndarray]) -
     Args:
         progress: `updates`, `steps`, `time_s` and `steps_per_second`.
         metrics: `eval/returns`, `eval/lengths` and `eval/finished`, each `[K, E]`. Episodes that did not
-            finish are left out of the averages and written as `null`.
+            finish are left out of the averages and written as `null`. Of what else there is, such as
+            `eval/costs` or `eval/returns/AGENT`, the average is written, as `eval/cost_mean` or
+            `eval/return_mean/AGENT`.
     """
     finished = np.asarray(metrics["eval/finished"], dtype=bool)
     returns = finished_only(metrics["eval/returns"], finished)
@@ -60,7 +62,9 @@ def eval_row(progress: Mapping[str, float], metrics: Mapping[str, np.ndarray]) -
         "eval/returns": returns,
         "eval/lengths": lengths,
     }
-    return _row("eval", progress, {name: _per_seed(values) for name, values in averages.items()})
+    for name in metrics.keys() - {"eval/returns", "eval/lengths", "eval/finished"}:
+        averages[_average_name(name)] = _mean(finished_only(metrics[name], finished))
+    return _row("eval", progress, {name: _per_seed(values) for name, values in sorted(averages.items())})
 
 
 def encode(row: Mapping[str, Any]) -> str:
@@ -126,6 +130,12 @@ def seed_values(row: Mapping[str, Any], name: str) -> np.ndarray:
 def episode_returns(row: Mapping[str, Any]) -> np.ndarray:
     """Return an evaluation's returns, `[K, E]` float64, NaN where the episode did not finish."""
     return np.atleast_2d(np.asarray(row["eval/returns"], dtype=np.float64))
+
+
+def _average_name(name: str) -> str:
+    """Turn `eval/returns/AGENT` into `eval/return_mean/AGENT`."""
+    group, plural, *agent = name.split("/", 2)
+    return "/".join([group, f"{plural.removesuffix('s')}_mean", *agent])
 
 
 def _read_row(path: Path, number: int, line: bytes) -> Row:

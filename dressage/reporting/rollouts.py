@@ -1,7 +1,8 @@
 """Owns running a finished policy: evaluation episodes on many copies, and one episode with its pictures."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gymnasium
@@ -42,11 +43,13 @@ class Episodes:
         returns: Undiscounted, `[E]` float64; meaningful where finished.
         lengths: In steps, `[E]`.
         finished: Whether the episode ended within the time allowed, `[E]` bool.
+        by_agent: Returns of each of several agents, `[E]` each; empty for one agent.
     """
 
     returns: np.ndarray  # [E]
     lengths: np.ndarray  # [E]
     finished: np.ndarray  # [E]
+    by_agent: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

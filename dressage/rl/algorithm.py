@@ -164,7 +164,7 @@ class Algorithm(abc.ABC):
         checked = tuple(_checked_seed(seed, self.NAME) for seed in seeds)
         if not checked:
             raise ConfigError(f"{self.NAME}.train_seeds needs at least one seed, got none.")
-        prepared = training_env(env, self.config, self._given, self.NAME)
+        prepared = self.prepare(env)
         if not prepared.compiled or len(checked) == 1:
             return [type(self)(self.config, seed=seed).train(env, total) for seed in checked]
         groups = self._groups(prepared, self.optimizer_steps(total, prepared.copies))
@@ -204,6 +204,14 @@ class Algorithm(abc.ABC):
         results = training.run.evaluate(training.state, number, Evaluation(stochastic, seed))
         return named_results(training.groups, results)
 
+    def prepare(self, env: Any) -> TrainingEnv:  # noqa: ANN401
+        """Check an environment and prepare its copies; see `train` for what it may be.
+
+        Raises:
+            DressageError: If it breaks its contract, is not supported, or options do not fit it.
+        """
+        return training_env(env, self.config, self._given, self.NAME)
+
     def make_groups(self, env: TrainingEnv, total_timesteps: int) -> tuple[Group, ...]:
         """Return the groups of learners for a training of `total_timesteps` environment steps."""
         return self._groups(env, self.optimizer_steps(total_timesteps, env.copies))
@@ -216,7 +224,7 @@ class Algorithm(abc.ABC):
         saved = TrainResult.load(resume_from) if isinstance(resume_from, str | Path) else resume_from
         if saved is None and before is not None:
             saved = before.result()
-        prepared = training_env(env, self.config, self._given, self.NAME)
+        prepared = self.prepare(env)
         done = 0 if saved is None else _optimizer_steps_of(saved)
         groups = self._groups(prepared, done + self.optimizer_steps(total, prepared.copies))
         training = _Training(self, env, prepared, prepared.make_run(groups, (self.seed,)), groups)

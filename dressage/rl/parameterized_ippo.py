@@ -111,8 +111,8 @@ def _check_augmented(spaces: GroupSpaces) -> None:
     agent, space = spaces.agents[0], spaces.action_space
     if spaces.spec.action_kind != "parameterized":
         raise UnsupportedSpaceError(
-            f"Agent {agent!r} acts in {space}; ParameterizedIPPO needs a Dict or Tuple of discrete components "
-            "and unbounded Boxes (`dressage.shield` makes one). For plain actions use IPPO."
+            f"Agent {agent!r} acts in {space}; ParameterizedIPPO needs a Dict or Tuple of discrete "
+            "components and unbounded Boxes (`dressage.shield` makes one). For plain actions use IPPO."
         )
     for part in _boxes(space):
         if np.isfinite(part.low).any() or np.isfinite(part.high).any():
