@@ -1,4 +1,4 @@
-"""Targets of policy and critic: generalised advantage estimation and its normalisation."""
+"""Targets of policy and critic: generalised advantages, their normalisation, and V-trace for older data."""
 
 import jax
 import jax.numpy as jnp
@@ -69,6 +69,80 @@ def compute_gae(
     return advantages, advantages + values
 
 
+def vtrace(
+    rewards: ArrayLike,
+    bootstrap_dones: ArrayLike,
+    episode_ends: ArrayLike,
+    values: ArrayLike,
+    next_values: ArrayLike,
+    ratios: ArrayLike,
+    gamma: ArrayLike,
+    trace_decay: ArrayLike = 1.0,
+    clip_ratio: ArrayLike = 1.0,
+    clip_trace: ArrayLike = 1.0,
+) -> tuple[Array, Array]:
+    r"""Estimate advantages and value targets of a rollout that older weights acted, by V-trace.
+
+    $$\delta_t = \rho_t\,(r_t + \gamma\,[d_t = 0]\,v'_t - v_t), \qquad
+      s_t = \delta_t + \gamma c_t\,[e_t = 0]\,s_{t+1}, \qquad s_T = 0$$
+
+    with $\rho = \min(\bar\rho, \pi/\mu)$, $c = \lambda \min(\bar c, \pi/\mu)$, $d$ = `bootstrap_dones`,
+    $e$ = `episode_ends`, $v'$ = `next_values`. The targets are $v_t + s_t$; the advantages are
+    $\rho_t\,(r_t + \gamma\,[d_t = 0]\,g_t - v_t)$, where $g_t$ is the target of step $t + 1$ within an
+    episode and $v'_t$ at its end and at the rollout's. So the discount is 0 where an episode terminates, and
+    a time limit is bootstrapped. Masked terms are selected away, never multiplied by zero.
+
+    Args:
+        rewards: `[T, ...]`.
+        bootstrap_dones: `[T, ...]`, bool or 0/1; 1 where nothing follows. Implies `episode_ends`.
+        episode_ends: `[T, ...]`, bool or 0/1; 1 where an episode ended for any reason.
+        values: `[T, ...]`, the current critic at the observation acted on.
+        next_values: `[T, ...]`, the current critic at the observation that really followed.
+        ratios: `[T, ...]`, probability of the action under the current policy over that under the one that
+            acted, positive.
+        gamma: Discount per step, in [0, 1].
+        trace_decay: Decay of the traces, in [0, 1].
+        clip_ratio: Greatest importance weight; it decides which policy's value the targets tend to.
+        clip_trace: Greatest trace; it decides how fast, at most `clip_ratio`.
+
+    Returns:
+        Advantages and value targets, each `[T, ...]`. At ratio 1 and clips of at least 1 the targets are
+        those of `compute_gae` with `gae_lambda = trace_decay`.
+
+    Raises:
+        ValueError: If the six arrays differ in shape or have no time axis.
+
+    Reference:
+        Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
+        Architectures", equation 1, remark 2 and section 4.2. The two masks are our addition.
+    """
+    rewards, values, next_values = as_float(rewards), as_float(values), as_float(next_values)
+    ratios = as_float(ratios)
+    bootstrap_dones, episode_ends = _as_mask(bootstrap_dones), _as_mask(episode_ends)
+    _check_shapes(rewards, bootstrap_dones, episode_ends, values, next_values, ratios)
+    weights = jnp.minimum(jnp.asarray(clip_ratio, ratios.dtype), ratios)
+    traces = jnp.asarray(gamma * jnp.asarray(trace_decay), ratios.dtype) * jnp.minimum(
+        jnp.asarray(clip_trace, ratios.dtype), ratios
+    )
+    deltas = weights * (rewards + gamma * jnp.where(bootstrap_dones, 0.0, next_values) - values)
+
+    def accumulate(following: Array, step: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        delta, trace, episode_end = step
+        surplus = delta + jnp.where(episode_end, 0.0, trace * following)
+        return surplus, surplus
+
+    _, surpluses = jax.lax.scan(
+        accumulate,
+        jnp.zeros_like(deltas, shape=deltas.shape[1:]),
+        (deltas, traces, episode_ends),
+        reverse=True,
+    )
+    targets = values + surpluses
+    later = jnp.concatenate([targets[1:], next_values[-1:]])
+    ahead = jnp.where(bootstrap_dones, 0.0, jnp.where(episode_ends, next_values, later))
+    return weights * (rewards + gamma * ahead - values), targets
+
+
 def normalize_advantages(advantages: ArrayLike, valid: ArrayLike | None = None) -> Array:
     r"""Shift and scale advantages to zero mean and unit population deviation.
 
@@ -131,10 +205,15 @@ def _as_mask(flags: ArrayLike) -> Array:
 
 def _check_shapes(rewards: Array, *others: Array) -> None:
     if rewards.ndim == 0:
-        raise ValueError("compute_gae needs arrays with a leading time axis, got a scalar reward.")
-    names = ("bootstrap_dones", "episode_ends", "values", "next_values")
-    for name, array in zip(names, others, strict=True):
+        raise ValueError(f"{_named(others)} needs arrays with a leading time axis, got a scalar reward.")
+    names = ("bootstrap_dones", "episode_ends", "values", "next_values", "ratios")
+    for name, array in zip(names, others, strict=False):
         if array.shape != rewards.shape:
             raise ValueError(
-                f"compute_gae needs equal shapes: rewards {rewards.shape}, {name} {array.shape}."
+                f"{_named(others)} needs equal shapes: rewards {rewards.shape}, {name} {array.shape}."
             )
+
+
+def _named(arrays: tuple[Array, ...]) -> str:
+    """Say which equation arrays were given to: V-trace takes one more."""
+    return "vtrace" if len(arrays) > 4 else "compute_gae"

@@ -21,3 +21,21 @@ def _column(rewards, bootstrap_dones, episode_ends, values, next_values, gamma, 
         weights = (gamma * gae_lambda) ** np.arange(length)
         advantages.append(np.sum(weights * deltas[row : row + length]))
     return advantages
+
+
+def vtrace_by_definition(
+    rewards, dones, ends, values, next_values, ratios, gamma, decay, clip_ratio, clip_trace
+):
+    """Sum every later surprise of one copy, discounted and traced, as the paper's equation 1 writes it."""
+    length = len(rewards)
+    weights, traces = np.minimum(clip_ratio, ratios), decay * np.minimum(clip_trace, ratios)
+    followed = np.where(dones, 0.0, next_values)
+    surprises = weights * (rewards + gamma * followed - values)
+    targets = np.array(values, np.float64)
+    for start in range(length):
+        stop = next((row for row in range(start, length) if ends[row]), length - 1)
+        for row in range(start, stop + 1):
+            targets[start] += gamma ** (row - start) * np.prod(traces[start:row]) * surprises[row]
+    within = [row + 1 < length and not ends[row] for row in range(length)]
+    ahead = [targets[row + 1] if within[row] else followed[row] for row in range(length)]
+    return weights * (rewards + gamma * np.array(ahead) - values), targets
