@@ -45,7 +45,9 @@ def _by_train(env: envs.BaseEnv, config: ppo.Config, seeds: int) -> Measured:
             return ppo.train(env, config, key)
         return jax.vmap(lambda one: ppo.train(env, config, one))(jax.random.split(key, seeds))
 
-    executable, trace_seconds, compile_seconds = compiled(train, config, jax.random.key(0))
+    executable, trace_seconds, compile_seconds = compiled(
+        train, config, jax.random.key(0), options=ppo.compiler_options()
+    )
 
     def run(seed: int) -> dict[str, float]:
         result = jax.block_until_ready(executable(config, jax.random.key(seed)))

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from dressage.learning import scan_driver
+from dressage.learning.compilation import compiler_options
 from dressage.learning.evaluation import (
     EpisodeResults,
     Evaluation,
@@ -69,8 +70,8 @@ class HostCollector:
         self._groups = groups
         self._running: tuple[Observed, ...] | None = None
         self._prepare = jax.jit(_prepare_rollout, static_argnums=(0, 1))
-        self._act = jax.jit(scan_driver.act)
-        self._play = jax.jit(_play)
+        self._act = jax.jit(scan_driver.act, compiler_options=compiler_options())
+        self._play = jax.jit(_play, compiler_options=compiler_options())
 
     def init(self, seed: int) -> LearnerState:
         """Reset the environments and draw parameters, with the compiled driver's keys."""
@@ -166,7 +167,7 @@ class HostRun:
         self._steps = steps
         self._collector = HostCollector(make_env, groups, copies, max_steps)
         self.exact_resume = self._collector.exact_resume
-        self._learn = jax.jit(_learn, donate_argnums=1)
+        self._learn = jax.jit(_learn, donate_argnums=1, compiler_options=compiler_options())
 
     def init(self) -> LearnerState:
         """Reset the environments and draw parameters, with the compiled driver's keys."""

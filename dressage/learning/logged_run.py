@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from dressage.learning import scan_driver
+from dressage.learning.compilation import compiler_options
 from dressage.learning.evaluation import EpisodeResults, Evaluation, evaluate_groups
 from dressage.learning.faults import raise_fault
 from dressage.learning.host_driver import HostCollector
@@ -96,7 +97,7 @@ class CompiledLoggedRun:
         self.capacity = max(1, min(LONGEST_CHUNK, LOGGED_NUMBERS // rows))
         self._init = jax.jit(self._over_seeds(partial(scan_driver.init, self._env), (None, 0)))
         advance = self._over_seeds(partial(_advance, self._env, steps, self.capacity), (None, 0, None))
-        self._advance = jax.jit(advance, donate_argnums=1)
+        self._advance = jax.jit(advance, donate_argnums=1, compiler_options=compiler_options())
         self._finish = lru_cache(self._compile_finish)
         self._evaluate = lru_cache(partial(self._compile_evaluation, make_env))
 
@@ -134,13 +135,15 @@ class CompiledLoggedRun:
 
     def _compile_finish(self, steps: int, surplus: int) -> Any:  # noqa: ANN401 (a jitted function)
         finish = partial(_finish, self._env, steps, surplus)
-        return jax.jit(self._over_seeds(finish, (None, 0)), donate_argnums=1)
+        return jax.jit(
+            self._over_seeds(finish, (None, 0)), donate_argnums=1, compiler_options=compiler_options()
+        )
 
     def _compile_evaluation(
         self, make_env: Callable[[int], GroupedEnv], copies: int, stochastic: bool
     ) -> Any:  # noqa: ANN401
         play = partial(evaluate_groups, make_env(copies), self._max_steps, stochastic)
-        return jax.jit(self._over_seeds(play, (None, 0, 0, None)))
+        return jax.jit(self._over_seeds(play, (None, 0, 0, None)), compiler_options=compiler_options())
 
 
 class HostLoggedRun:
@@ -163,7 +166,9 @@ class HostLoggedRun:
         self._steps = steps
         self._collector = HostCollector(make_env, groups, copies, max_steps)
         self.exact_resume = self._collector.exact_resume
-        self._learn = jax.jit(learn_logged, donate_argnums=1, static_argnums=6)
+        self._learn = jax.jit(
+            learn_logged, donate_argnums=1, static_argnums=6, compiler_options=compiler_options()
+        )
 
     def init(self) -> LearnerState:
         """Reset the environments and draw parameters, with the compiled driver's keys."""

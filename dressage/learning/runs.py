@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from dressage.learning import scan_driver
+from dressage.learning.compilation import compiler_options
 from dressage.learning.evaluation import EpisodeResults, episode_results, evaluate, evaluation_key
 from dressage.learning.faults import raise_fault
 from dressage.learning.metrics import ChunkSums
@@ -75,7 +76,7 @@ class CompiledRun:
             begin = jax.vmap(begin, in_axes=(None, 0))
             advance = jax.vmap(advance, in_axes=(None, 0, None))
         self._init = jax.jit(begin)
-        self._advance = jax.jit(advance, donate_argnums=1)
+        self._advance = jax.jit(advance, donate_argnums=1, compiler_options=compiler_options())
         self._evaluate = None if eval_env is None else self._compile_evaluation(eval_env, max_steps)
 
     def init(self) -> LearnerState:
@@ -113,7 +114,9 @@ class CompiledRun:
 
     def _compile_evaluation(self, env: GroupedEnv, max_steps: int) -> Any:  # noqa: ANN401 (a jitted function)
         play = partial(_evaluate, env, max_steps)
-        return jax.jit(jax.vmap(play, in_axes=(None, 0, 0)) if len(self.seeds) > 1 else play)
+        if len(self.seeds) > 1:
+            play = jax.vmap(play, in_axes=(None, 0, 0))
+        return jax.jit(play, compiler_options=compiler_options())
 
 
 def evaluation_metrics(results: EpisodeResults) -> HostMetrics:

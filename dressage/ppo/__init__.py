@@ -1,6 +1,7 @@
 """Proximal policy optimisation of one agent, the whole of it one compiled program."""
 
 from dressage.envs.wrappers import SquashAction as SquashActionWrapper
+from dressage.learning.compilation import compiler_options
 from dressage.learning.policy_head import SquashState
 from dressage.ppo.config import OPTIONS, Config
 from dressage.ppo.policy import NormalizeVec, Policy
@@ -23,6 +24,7 @@ __all__ = [
     "SquashState",
     "Trainer",
     "Transition",
+    "compiler_options",
     "make_trainer",
     "train",
 ]

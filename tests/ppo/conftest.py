@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from dressage.ppo import Config, train
+from dressage.ppo import Config, compiler_options, train
 from tests.envs.toys import Diary
 from tests.ppo.small_tasks import SMALL
 
@@ -76,8 +76,8 @@ def sweep(diary):
 
 @pytest.fixture(scope="session")
 def compiled(diary):
-    """`train` compiled once for SMALL on the diary."""
-    return jax.jit(train, static_argnums=0), diary, Config(**SMALL)
+    """`train` compiled once for SMALL on the diary, as chunks are."""
+    return jax.jit(train, static_argnums=0, compiler_options=compiler_options()), diary, Config(**SMALL)
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
 def test_the_page_shows_code_for_each_way_of_use():
     shown = "\n".join(BLOCKS)
     for call in (
-        "static_argnums=0)(env, config",
+        "jax.jit(train, static_argnums=0",
         "jax.vmap(",
         "EVAL_METRICS_HOST_CB",
         "Policy.load(",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import struct
 
-from dressage.ppo import Config, make_trainer
+from dressage.ppo import Config, make_trainer, train
 from tests.ppo.conftest import SWEEP
 from tests.ppo.small_tasks import SMALL, assert_same_bits, flat, params_of, row
 
@@ -116,12 +116,11 @@ def test_a_subclass_without_decorator_goes_through_jit_and_keeps_its_fields():
     assert (type(doubled), doubled.NUM_STEPS, float(doubled.BONUS)) == (Longer, 3, 1.0)
 
 
-def test_the_rate_swept_in_a_nested_vmap_has_both_axes(compiled):
-    function, env, _ = compiled
+def test_the_rate_swept_in_a_nested_vmap_has_both_axes(diary):
     config = Config(**SMALL | {"TOTAL_TIMESTEPS": 32, "NUM_EVAL_ENVS": 0})
 
     def one(rate, key):
-        return function(env, config.replace(LR=rate), key)
+        return train(diary, config.replace(LR=rate), key)
 
     keys = jax.vmap(jax.random.key)(jnp.arange(2))
     nested = jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None))

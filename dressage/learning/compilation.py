@@ -1,0 +1,29 @@
+"""How XLA compiles training on a CPU: options beside its defaults, which were made for other programs."""
+
+import jax
+
+CompilerOptions = dict[str, bool | int | str]
+
+_CPU_OPTIONS: CompilerOptions = {
+    # By default operations that do not need one another go to different threads. Those of a minibatch take a
+    # few microseconds each, as long as it takes to hand one over, and more where the other cores are busy.
+    "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+    # Finds more of the copies in loops that nothing needs.
+    "xla_cpu_copy_insertion_use_region_analysis": True,
+    # XLA asks for 256 bits, a choice for older processors; no effect where there are no wider vectors.
+    "xla_cpu_prefer_vector_width": 512,
+}
+
+
+def compiler_options() -> CompilerOptions | None:
+    """Return the options to compile training with on JAX's default backend, for `jax.jit(compiler_options=)`.
+
+    On a CPU an update takes a quarter to a third less time with them, except where minibatches have thousands
+    of samples. Programs of dressage's own are compiled with them. `train` as a pure function leaves that to
+    whoever compiles it; its numbers equal those of training in chunks bit for bit where both are compiled
+    alike.
+
+    Returns:
+        Names and values for XLA; None where the default backend is no CPU.
+    """
+    return dict(_CPU_OPTIONS) if jax.default_backend() == "cpu" else None
