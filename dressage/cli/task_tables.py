@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import gymnasium
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -10,7 +11,7 @@ from rich.table import Table
 from dressage.cli.json_output import print_as_json
 from dressage.cli.known_algorithms import ALGORITHMS
 from dressage.envs import PREFIXES, BaseEnv, MultiAgentEnv, MultiAgentVectorEnv, VectorEnv, make, tasks
-from dressage.envs.registry import SHIPPED, Prefix, agent_kind
+from dressage.envs.registry import Prefix, agent_kind, shipped_task
 from dressage.envs.spaces import Discrete, MultiDiscrete, Space, as_space
 
 
@@ -49,7 +50,7 @@ def _described(name: str) -> dict[str, Any]:
     observed, acted = _spaces(env)
     return {
         "kind": agent_kind(env),
-        "meaning": SHIPPED[name].help,
+        "meaning": shipped_task(name).help,
         "observation": observed,
         "action": acted,
         "max_steps": env.max_steps,
@@ -74,12 +75,18 @@ def _spaces(env: BaseEnv | MultiAgentEnv) -> tuple[str, str]:
         return _space(one.observation_space), _space(one.action_space)
     many = MultiAgentVectorEnv(env, 1)
     heads = [(agents[0], f"{len(agents)} x " if len(agents) > 1 else "") for agents in many.groups]
-    observed = [number + _space(as_space(many.observation_space(agent))) for agent, number in heads]
-    acted = [number + _space(as_space(many.action_space(agent))) for agent, number in heads]
+    observed = [number + _space(many.observation_space(agent)) for agent, number in heads]
+    acted = [number + _space(many.action_space(agent)) for agent, number in heads]
     return ", ".join(observed), ", ".join(acted)
 
 
-def _space(space: Space) -> str:
+def _space(space: Any) -> str:  # noqa: ANN401 (ours or Gymnasium's)
+    if isinstance(space, gymnasium.spaces.Dict):
+        return " + ".join(_space(as_space(part)) for part in space.spaces.values())
+    return _plain(as_space(space))
+
+
+def _plain(space: Space) -> str:
     if isinstance(space, Discrete):
         return f"Discrete({space.n})"
     if isinstance(space, MultiDiscrete):

@@ -105,7 +105,7 @@ def solve_cmdp(task: Finite | FiniteCMDP, limit: float | None, gamma: float = 1.
             return has no bound, no policy ever ends an episode, or an argument is out of its range.
 
     Reference:
-        Altman 1999, "Constrained Markov Decision Processes", chapters 3 (discounted) and 9 (total cost).
+        Altman 1999, "Constrained Markov Decision Processes" (discounted and total cost).
     """
     name = type(task).__name__
     if limit is not None and not np.isfinite(limit):

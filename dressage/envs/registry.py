@@ -47,7 +47,7 @@ class ShippedTask:
     """A task that comes with dressage.
 
     Attributes:
-        build: The environment's class; its fields are the options.
+        build: The environment's class, whose fields are the options, or a function that takes them.
         options: Their declarations.
         help: One line that says what is to be done.
     """
@@ -91,6 +91,18 @@ SHIPPED = {
         "Cross a grid through hazards or around them; the optimum under a limit is known.",
     ),
 }
+
+FROM_SHIELDS = {
+    "shielded_crossing": "dressage.shield.tasks.crossing",
+    "shielded_platoon": "dressage.shield.tasks.platoon",
+    "shielded_risk_ladder": "dressage.shield.tasks.risk_ladder",
+    "shielded_shortcut_cmdp": "dressage.shield.tasks.shortcut_cmdp",
+}
+"""Tasks that are put together above this package: the module whose `TASK` declares each.
+
+They are imported by name when they are asked for, as those of `python:` are: shields know environments, and
+environments know no shield.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +170,15 @@ PREFIXES = {
 
 def tasks() -> tuple[str, ...]:
     """Return the names of the tasks that come with dressage; `PREFIXES` lists where others come from."""
-    return tuple(sorted(SHIPPED))
+    return tuple(sorted({**SHIPPED, **FROM_SHIELDS}))
+
+
+def shipped_task(name: str) -> ShippedTask:
+    """Return the declaration of one of `tasks()`: how it is made, its options and what is to be done."""
+    if name in SHIPPED:
+        return SHIPPED[name]
+    declared: ShippedTask = importlib.import_module(FROM_SHIELDS[name]).TASK
+    return declared
 
 
 def make_task(name: str, options: Options) -> Task:
@@ -176,7 +196,7 @@ def make_task(name: str, options: Options) -> Task:
         ConfigError: If the name or an option is unknown, or a value is out of its range.
         MissingExtraError: If the task needs a package that is not installed.
     """
-    if name in SHIPPED:
+    if name in SHIPPED or name in FROM_SHIELDS:
         return _shipped(name, options)
     prefix, colon, rest = name.partition(":")
     makers: dict[str, Callable[[str, Options], Task]] = {
@@ -202,7 +222,7 @@ def agent_kind(task: Task) -> AgentKind:
 
 
 def _shipped(name: str, options: Options) -> BaseEnv | MultiAgentEnv:
-    task = SHIPPED[name]
+    task = shipped_task(name)
     declared = {option.name: option for option in task.options}
     check_names(options, list(declared), name)
     return task.build(**{key: declared[key].check(value, name) for key, value in options.items()})
@@ -297,7 +317,7 @@ def _unknown(name: str) -> str:
     if colon and near:
         meant: str | None = f"{near}:{rest}" if rest.strip() else PREFIXES[near].examples[0]
     else:
-        meant = nearest_name(name, [*SHIPPED, *PREFIXES])
+        meant = nearest_name(name, [*tasks(), *PREFIXES])
         meant = PREFIXES[meant].examples[0] if meant in PREFIXES else meant
     hint = f" Did you mean {meant!r}?" if meant else ""
     forms = ", ".join(f"{known}:…" for known in sorted(PREFIXES))

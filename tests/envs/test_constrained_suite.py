@@ -181,16 +181,15 @@ def test_a_circle_without_room_is_refused():
 def test_cars_brake_drive_and_pay_as_the_equations_say():
     env = make("platoon", num_agents=2)
     state = PlatoonState(
-        jnp.array([20.0, 10.0, 8.05]), jnp.array([10.0, 0.2, 29.9]), jnp.zeros(3), jnp.float32(10.0), KEY
+        jnp.array([10.0, 1.95]), jnp.array([10.0, 0.2, 29.9]), jnp.zeros(3), jnp.float32(10.0), KEY
     )
     actions = {"agent_0": jnp.array([-9.0]), "agent_1": jnp.array([3.0])}
     state, seen, rewards, _, _, infos = env.step(state, actions)
-    lead = float(state.position[0])
     # Nobody drives backwards or faster than 30 m/s.
     np.testing.assert_allclose(state.velocity[1:], [0, 30], atol=1e-5)
-    np.testing.assert_allclose(state.position[1:], [10, 11.05], atol=1e-5)
+    gap = 10 + 0.1 * float(state.velocity[0])
+    np.testing.assert_allclose(state.gap, [gap, 1.95 - 3.0], atol=1e-5)
     assert [float(infos[a]["cost"]) for a in env.possible_agents] == [0, 1]
-    gap = lead - 10
     np.testing.assert_allclose(float(rewards["agent_0"]), -(((gap - 4) / 10) ** 2) - 0.18, atol=1e-5)
     np.testing.assert_allclose(float(rewards["agent_1"]), -1 - 0.045, atol=1e-5)
     np.testing.assert_allclose(seen["agent_1"], [1, -1.05 / 30, 1, -1], atol=1e-5)

@@ -47,14 +47,14 @@ class PlatoonState:
     """Where `N + 1` cars are, the leader first.
 
     Attributes:
-        position: float32 `[N + 1]`, metres along the road, of a car's front; cars have no length.
+        gap: float32 `[N]`, metres to the car ahead; cars have no length.
         velocity: float32 `[N + 1]`, metres per second, in [0, 30].
         acceleration: float32 `[N + 1]`, what each car did last, m/s².
         target: float32, the speed that the leader is after, m/s.
         key: Random key of the leader's decisions to come.
     """
 
-    position: jax.Array
+    gap: jax.Array
     velocity: jax.Array
     acceleration: jax.Array
     target: jax.Array
@@ -65,12 +65,12 @@ class PlatoonState:
 class Platoon(MultiAgentEnv):
     """`N` cars follow a leader, each at a gap that suits its speed.
 
-    With Δt = 0.1 s and acceleration `u`, in [-6, 3] m/s²:
+    With Δt = 0.1 s, the gap `g` to the car ahead and acceleration `u`, in [-6, 3] m/s²:
 
-        v' = min(max(v + u Δt, 0), 30),   x' = x + v' Δt
+        v' = min(max(v + u Δt, 0), 30),   g' = g + (v'_ahead - v') Δt
 
     The leader takes up a new speed, uniform in [0, 30] m/s, with probability 0.05 a step, and brakes or
-    drives as hard as it can until it has it. With the gap `g` to the car ahead a step's reward is
+    drives as hard as it can until it has it. A step's reward is
 
         -min(((g - 4 - 0.8 v) / 10)², 1) - 0.005 u²
 
@@ -97,12 +97,9 @@ class Platoon(MultiAgentEnv):
     def reset(self, rng: jax.Array) -> AgentsReset:
         """Start at equal speed, with gaps drawn from 12 to 25 m."""
         key, gap_key = jax.random.split(rng)
-        gaps = jax.random.uniform(gap_key, (self.num_agents,), minval=START_GAPS[0], maxval=START_GAPS[1])
-        position = jnp.concatenate([jnp.zeros(1), -jnp.cumsum(gaps)])
-        speed = jnp.float32(START_SPEED)
-        state = PlatoonState(
-            position, jnp.full_like(position, START_SPEED), jnp.zeros_like(position), speed, key
-        )
+        gap = jax.random.uniform(gap_key, (self.num_agents,), minval=START_GAPS[0], maxval=START_GAPS[1])
+        speed = jnp.full(self.num_agents + 1, START_SPEED)
+        state = PlatoonState(gap, speed, jnp.zeros_like(speed), speed[0], key)
         return state, self._split(_observe(state)), self._split({"cost": _too_close(state)})
 
     def step(self, state: PlatoonState, actions: Actions) -> AgentsTransition:
@@ -114,8 +111,9 @@ class Platoon(MultiAgentEnv):
         own = self._pedals(stack_agents(actions, self.possible_agents))
         acceleration = jnp.concatenate([leader[None], own])
         velocity = jnp.clip(state.velocity + TIME_STEP * acceleration, 0.0, TOP_SPEED)
-        state = PlatoonState(state.position + TIME_STEP * velocity, velocity, acceleration, target, key)
-        error = (_gaps(state) - STANDSTILL_GAP - HEADWAY * velocity[1:]) / GAP_SCALE
+        gap = state.gap + TIME_STEP * (velocity[:-1] - velocity[1:])
+        state = PlatoonState(gap, velocity, acceleration, target, key)
+        error = (state.gap - STANDSTILL_GAP - HEADWAY * velocity[1:]) / GAP_SCALE
         reward = -jnp.minimum(jnp.square(error), 1.0) - EFFORT * jnp.square(own)
         never = dict.fromkeys(self.possible_agents, jnp.asarray(False))
         infos = self._split({"cost": _too_close(state)})
@@ -123,7 +121,7 @@ class Platoon(MultiAgentEnv):
 
     def redraw(self, state: PlatoonState, rng: jax.Array) -> PlatoonState:
         """Give the episode a leader with a mind of its own."""
-        return PlatoonState(state.position, state.velocity, state.acceleration, state.target, rng)
+        return PlatoonState(state.gap, state.velocity, state.acceleration, state.target, rng)
 
     def observation_space(self, state: PlatoonState, agent: str) -> Box:
         """Speed / 30, gap / 30, own speed less that ahead / 30, acceleration ahead / 6: float32 `[4]`."""
@@ -137,7 +135,8 @@ class Platoon(MultiAgentEnv):
         """Draw one state on the host, uint8 `[H, W, 3]`."""
         from dressage.envs.suite.constrained_drawing import draw_platoon
 
-        return draw_platoon(np.asarray(state.position), np.asarray(state.acceleration), LEAST_GAP)
+        places = -np.concatenate([[0.0], np.cumsum(state.gap)])
+        return draw_platoon(places, np.asarray(state.acceleration), LEAST_GAP)
 
     def _pedals(self, actions: jax.Array) -> jax.Array:
         if not self.continuous:
@@ -148,16 +147,11 @@ class Platoon(MultiAgentEnv):
         return split_agents(stacked, self.possible_agents)
 
 
-def _gaps(state: PlatoonState) -> jax.Array:
-    """`[N]` metres to the car ahead."""
-    return state.position[:-1] - state.position[1:]
-
-
 def _too_close(state: PlatoonState) -> jax.Array:
-    return (_gaps(state) < LEAST_GAP).astype(jnp.float32)
+    return (state.gap < LEAST_GAP).astype(jnp.float32)
 
 
 def _observe(state: PlatoonState) -> jax.Array:
     closing = state.velocity[1:] - state.velocity[:-1]
-    columns = [state.velocity[1:] / TOP_SPEED, _gaps(state) / TOP_SPEED, closing / TOP_SPEED]
+    columns = [state.velocity[1:] / TOP_SPEED, state.gap / TOP_SPEED, closing / TOP_SPEED]
     return jnp.stack([*columns, state.acceleration[:-1] / BRAKING], axis=1)
