@@ -68,7 +68,7 @@ class HostCollector:
         self._eval_env: HostGroupedEnv | None = None
         self._max_steps = UNLIMITED if max_steps is None else max_steps
         self._groups = groups
-        self._running: tuple[Observed, ...] | None = None
+        self._running: tuple[Any, Any] | None = None
         self._prepare = jax.jit(_prepare_rollout, static_argnums=(0, 1))
         self._act = jax.jit(scan_driver.act, compiler_options=compiler_options())
         self._play = jax.jit(_play, compiler_options=compiler_options())
@@ -79,7 +79,7 @@ class HostCollector:
         observed = self._env.reset(keys[1])
         begin = jax.jit(partial(scan_driver.start, self._groups, self._env.copies))
         state: LearnerState = begin(self._env.state(), observed, keys[0], keys[2:])
-        self._running = state.observed
+        self._running = state.observed, state.environment
         return state
 
     def collect(self, state: LearnerState, steps: int, surplus: int = 0) -> Rollout:
@@ -102,8 +102,9 @@ class HostCollector:
         self, rollout: Rollout, agents: tuple[AgentState, ...], fault: Fault, updates: Array
     ) -> LearnerState:
         """Return the state of training after a rollout has been learned from."""
-        self._running = rollout.observed
-        return LearnerState(agents, self._env.state(), rollout.observed, rollout.key, updates, fault)
+        environment = self._env.state()
+        self._running = rollout.observed, environment
+        return LearnerState(agents, environment, rollout.observed, rollout.key, updates, fault)
 
     def evaluate(self, state: LearnerState, copies: int, evaluation: Evaluation) -> list[EpisodeResults]:
         """Play one episode in each of `copies` copies; returns the results of each group, `[..., B]`."""
@@ -135,8 +136,10 @@ class HostCollector:
     def _enter(self, state: LearnerState) -> tuple[Observed, ...]:
         """Bring the environments to where the state left them, or start them anew where that cannot be."""
         observed: tuple[Observed, ...] = state.observed
-        if observed is self._running:
-            return observed
+        if self._running is not None:
+            last = self._running
+            if observed is last[0] and state.environment is last[1]:
+                return observed
         if self.exact_resume:
             self._env.set_state(state.environment)
         else:

@@ -204,6 +204,12 @@ class Algorithm(abc.ABC):
         results = training.run.evaluate(training.state, number, Evaluation(stochastic, seed))
         return named_results(training.groups, results)
 
+    def close(self) -> None:
+        """Close the environments that were trained on, and end their worker processes; results stay."""
+        if self._training is not None:
+            self._training.run.close()
+            self._training.broken = True
+
     def prepare(self, env: Any) -> TrainingEnv:  # noqa: ANN401
         """Check an environment and prepare its copies; see `train` for what it may be.
 

@@ -119,7 +119,7 @@ def test_every_action_lies_in_the_environments_space(name, squash):
     one = policy.act(observations[0].reshape(2, 2), rng=jax.random.key(3))
     assert space.contains(one)
     rows = [jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), batch) for i in range(1000)]
-    from dressage.rl.base import _cast
+    from dressage.rl.adapters import _cast
 
     assert all(space.contains(_cast(row, space)) for row in rows)
 
