@@ -1,6 +1,8 @@
 """The entry point: gathers the verbs and turns errors into readable text and exit codes."""
 
+import os
 import sys
+import traceback
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +14,7 @@ from dressage.cli.config import config
 from dressage.cli.doctor import doctor
 from dressage.cli.evaluate import evaluate
 from dressage.cli.export import export
+from dressage.cli.foreign_errors import explain
 from dressage.cli.inspect import inspect
 from dressage.cli.play import play
 from dressage.cli.plot import plot
@@ -39,14 +42,14 @@ class ReadableErrors(TyperGroup):
         """
         try:
             return super().invoke(ctx)
-        except DressageError as error:
-            _complain(str(error))
-            raise typer.Exit(WRONG_USAGE if isinstance(error, USAGE_ERRORS) else FAILED) from error
-        except OSError as error:
-            if error.filename is None:
+        except Exception as error:
+            text = _text_of(error)
+            if text is None:
                 raise
-            _complain(f"{error.strerror}: {error.filename}")
-            raise typer.Exit(FAILED) from error
+            if ctx.params["debug"]:
+                traceback.print_exception(error)
+            _complain(text)
+            raise typer.Exit(WRONG_USAGE if isinstance(error, USAGE_ERRORS) else FAILED) from error
 
 
 app = typer.Typer(
@@ -87,13 +90,32 @@ def dressage_options(
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end."),
     ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", envvar="DRESSAGE_DEBUG", help="Show the whole trace of an error, too."),
+    ] = False,
 ) -> None:
     """Train agents, measure them, look at them. Start with: dressage train pendulum."""
+    if debug:
+        # JAX leaves its own frames out otherwise.
+        os.environ["JAX_TRACEBACK_FILTERING"] = "off"
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     app()
+
+
+def _text_of(error: Exception) -> str | None:
+    """Say what went wrong; None for what should not have happened, whose whole trace is wanted."""
+    if isinstance(error, DressageError):
+        return str(error)
+    foreign = explain(error)
+    if foreign is not None:
+        return f"{foreign}\nThe whole trace: dressage --debug ..., or DRESSAGE_DEBUG=1."
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.strerror}: {error.filename}"
+    return None
 
 
 def _complain(text: str) -> None:

@@ -1,5 +1,6 @@
 """Whether an environment keeps its contract, found out by tracing it once, before anything compiles."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -34,16 +35,14 @@ def check_environment(env: BaseEnv) -> tuple[Space, Space]:
     name = type(env).__name__
     check_max_steps(env, name)
     key = jax.eval_shape(lambda: jax.random.key(0))
-    started = returned_items(
-        jax.eval_shape(env.reset, key), ("state", "observation", "info"), f"{name}.reset"
-    )
+    started = returned_items(env.reset, (key,), ("state", "observation", "info"), f"{name}.reset")
     state = started["state"]
     observation_space = check_space(env.observation_space, state, f"{name}.observation_space")
     action_space = check_space(env.action_space, state, f"{name}.action_space")
     check_observation(started["observation"], observation_space, f"{name}.reset")
     action = jax.eval_shape(lambda: jnp.zeros(action_space.shape, action_space.dtype))
     names = ("state", "observation", "reward", "terminated", "truncated", "info")
-    stepped = returned_items(jax.eval_shape(env.step, state, action), names, f"{name}.step")
+    stepped = returned_items(env.step, (state, action), names, f"{name}.step")
     check_state(state, stepped["state"], name)
     check_observation(stepped["observation"], observation_space, f"{name}.step")
     check_scalar(stepped["reward"], "reward", f"{name}.step", real=True)
@@ -64,8 +63,17 @@ def check_max_steps(env: BaseEnv | MultiAgentEnv, name: str) -> None:
         )
 
 
-def returned_items(returned: Any, names: tuple[str, ...], place: str) -> dict[str, PyTree]:  # noqa: ANN401
-    """Name the items of the tuple that `reset` or `step` returned; refuse anything else."""
+def returned_items(
+    function: Callable[..., Any], arguments: tuple[Any, ...], names: tuple[str, ...], place: str
+) -> dict[str, PyTree]:
+    """Trace `reset` or `step` and name the items of the tuple that it returns; refuse anything else."""
+    try:
+        returned = jax.eval_shape(function, *arguments)
+    except TypeError as error:
+        # What the function itself raises comes out as it is; this is JAX's word on what it returned.
+        if "not a valid JAX type" not in str(error):
+            raise
+        raise EnvironmentContractError(f"{place} must return arrays and numbers only: {error}.") from error
     if not isinstance(returned, tuple) or len(returned) != len(names):
         came = f"{len(returned)} items" if isinstance(returned, tuple) else f"a {type(returned).__name__}"
         raise EnvironmentContractError(f"{place} must return ({', '.join(names)}), got {came}.")

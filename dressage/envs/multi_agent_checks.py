@@ -51,9 +51,7 @@ def check_multi_agent_environment(env: MultiAgentEnv) -> AgentSpaces:
     check_max_steps(env, name)
     _check_names(env, name)
     key = jax.eval_shape(lambda: jax.random.key(0))
-    started = returned_items(
-        jax.eval_shape(env.reset, key), ("state", "observations", "infos"), f"{name}.reset"
-    )
+    started = returned_items(env.reset, (key,), ("state", "observations", "infos"), f"{name}.reset")
     state = started["state"]
     _check_agents(env, started, ("observations", "infos"), f"{name}.reset")
     _check_agents(env, {"alive": jax.eval_shape(env.alive, state)}, ("alive",), name)
@@ -61,7 +59,7 @@ def check_multi_agent_environment(env: MultiAgentEnv) -> AgentSpaces:
     spaces = agent_spaces(env)
     actions = {agent: jax.eval_shape(partial(_zeros, space)) for agent, space in spaces.action.items()}
     names = ("state", "observations", "rewards", "terminated", "truncated", "infos")
-    stepped = returned_items(jax.eval_shape(env.step, state, actions), names, f"{name}.step")
+    stepped = returned_items(env.step, (state, actions), names, f"{name}.step")
     _check_agents(env, stepped, names[1:], f"{name}.step")
     check_state(state, stepped["state"], name)
     for agent in env.possible_agents:
