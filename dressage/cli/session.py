@@ -15,6 +15,7 @@ from dressage.cli.results import finish_run, show_results
 from dressage.cli.run_setup import Plan, Request, fresh_state, new_folder, plan_again, plan_run
 from dressage.cli.stop_signals import INTERRUPTED, StopSignals
 from dressage.cli.training_loop import Outcome, Timing, TrainingLoop
+from dressage.errors import CheckpointError, ConfigError
 from dressage.learning.checkpoints import Checkpoints
 from dressage.reporting.metric_rows import keep_until
 from dressage.reporting.progress import open_progress
@@ -85,11 +86,12 @@ def start_run(request: Request, path: Path, extras: Extras) -> int:
         return _train(console, folder, plan, start, extras, stop)
 
 
-def resume_run(path: Path, extras: Extras) -> int:
+def resume_run(path: Path, updates: int | None, extras: Extras) -> int:
     """Go on with a run that was stopped; the task and the options come from its `config.json`.
 
     Args:
         path: The run directory.
+        updates: Updates behind the checkpoint to go on from, later ones are removed; None for the newest.
         extras: What to do besides.
 
     Returns:
@@ -103,7 +105,7 @@ def resume_run(path: Path, extras: Extras) -> int:
     plan = plan_again(RunRecord.read(folder))
     trainer = plan.trainer
     with locked(path), StopSignals(_stopped_at_once(folder)) as stop:
-        start = _restore(folder, plan)
+        start = _restore(folder, plan, updates)
         done = trainer.updates_done(start.state)
         if done >= trainer.num_updates and read_summary(folder).get("status") == FINISHED:
             _say(console, f"{path} is finished already, after {describe_count(done, 'update')}.")
@@ -138,15 +140,31 @@ def _conclude(console: Console, folder: RunFolder, plan: Plan, outcome: Outcome,
     return INTERRUPTED
 
 
-def _restore(folder: RunFolder, plan: Plan) -> Start:
+def _restore(folder: RunFolder, plan: Plan, updates: int | None) -> Start:
     trainer = plan.trainer
     checkpoints = Checkpoints(folder.checkpoints, keep=KEPT_CHECKPOINTS)
-    if checkpoints.latest() is None:
+    kept = checkpoints.steps()
+    if updates is not None and updates not in kept:
+        known = ", ".join(map(str, kept)) or "none"
+        raise ConfigError(f"{folder.path} has no checkpoint after {updates:,} updates. It has: {known}.")
+    if not kept:
         keep_until(folder.metrics, NOTHING)
         return Start(fresh_state(folder, plan), Timing())
-    state, note = checkpoints.restore(trainer.init())
-    keep_until(folder.metrics, trainer.updates_done(state))
+    chosen = kept[-1] if updates is None else updates
+    try:
+        state, note = checkpoints.restore(trainer.init(), chosen)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error} {_remedy(folder, kept, chosen)}") from error
+    checkpoints.discard_after(chosen)
+    keep_until(folder.metrics, chosen)
     return Start(state, Timing(**note))
+
+
+def _remedy(folder: RunFolder, kept: Sequence[int], broken: int) -> str:
+    older = [updates for updates in kept if updates < broken]
+    if not older:
+        return "There is no older checkpoint to go on from: train it anew into another folder."
+    return f"To go on from the one before: dressage train --run {_quoted(folder)} --resume-from {older[-1]}"
 
 
 def _described_start(folder: RunFolder, trainer: Trainable[Any], done: int) -> str:
@@ -186,7 +204,11 @@ def _introduce(console: Console, folder: RunFolder, plan: Plan) -> None:
 
 
 def _go_on(folder: RunFolder) -> str:
-    return f"Go on with: dressage train --run {shlex.quote(str(folder.path))} --resume"
+    return f"Go on with: dressage train --run {_quoted(folder)} --resume"
+
+
+def _quoted(folder: RunFolder) -> str:
+    return shlex.quote(str(folder.path))
 
 
 def _stopped_at_once(folder: RunFolder) -> str:

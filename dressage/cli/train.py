@@ -55,6 +55,15 @@ def train(
     ] = None,
     run: RunOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run.")] = False,
+    resume_from: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="UPDATES",
+            help="Go on with the run in --run from an older checkpoint, that after so many updates.",
+            show_default=False,
+        ),
+    ] = None,
     preset: Annotated[bool, typer.Option(help="Use the task's preset, where it has one.")] = True,
     init_from: Annotated[
         Path | None,
@@ -84,6 +93,7 @@ def train(
     The run directory gets config.json, metrics.jsonl, checkpoints/, policy/, learning_curve.png, rollout.gif,
     summary.json and report.html. Ctrl-C saves and says how to go on.
     """
+    resume = resume or resume_from is not None
     _check_given(context, task, run, resume=resume)
     from dressage.cli.start_up import start_jax
 
@@ -93,7 +103,7 @@ def train(
 
     extras = Extras(film=film, tensorboard=tensorboard, wandb=wandb, quiet=quiet)
     if resume and run is not None:
-        raise typer.Exit(resume_run(run, extras))
+        raise typer.Exit(resume_run(run, resume_from, extras))
     request = Request(
         task or "",
         algorithm,

@@ -71,6 +71,15 @@ class Checkpoints:
         step: int | None = self._manager.latest_step()
         return step
 
+    def steps(self) -> tuple[int, ...]:
+        """Return the steps of all checkpoints that are kept, oldest first; damaged ones may be among them."""
+        return tuple(sorted(self._manager.all_steps()))
+
+    def discard_after(self, step: int) -> None:
+        """Remove the checkpoints of later steps, which training from `step` on makes again."""
+        for later in (found for found in self.steps() if found > step):
+            self._manager.delete(later)
+
     def restore(self, state_like: State, step: int | None = None) -> tuple[State, dict[str, Any]]:
         """Read a checkpoint back.
 
@@ -137,8 +146,7 @@ class Checkpoints:
             digest = content["sha256"]
         except Exception as error:
             raise CheckpointError(
-                f"The checkpoint {path} is incomplete: its description cannot be read. "
-                f"To go on from an older checkpoint, remove the folder {path}."
+                f"The checkpoint {path} is incomplete: its description cannot be read."
             ) from error
         if _content_digest(content) != digest:
             raise CheckpointError(

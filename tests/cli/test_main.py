@@ -49,6 +49,7 @@ def test_the_version_is_shown():
     ("words", "complaint"),
     [
         (("train",), "Which task? For example: dressage train pendulum."),
+        (("train", "--resume-from", "8"), "--resume needs the run to go on with"),
         (("train", "--resume"), "--resume needs the run to go on with"),
         (
             ("train", "pendulum", "--resume", "--run", "x"),

@@ -111,19 +111,47 @@ def test_training_killed_after_its_last_checkpoint_still_gets_its_report(
     assert_same_end(path, finished[0])
 
 
-def test_a_damaged_checkpoint_is_named_and_ends_with_1(dressage, tmp_path, monkeypatch):
+def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on_to_the_same_end(
+    finished, dressage, tmp_path, monkeypatch
+):
+    path = tmp_path / "run"
+    interrupt_emit(monkeypatch, 20, raise_killed)
+    with pytest.raises(Killed):
+        dressage("train", "pendulum", *SHORT, "--no-film", "--run", path)
+    damage(path / "checkpoints" / "16")
+    rows = rows_of(path)
+    shown = dressage("train", "--run", path, "--resume", "--no-film")
+    assert shown.exit_code == 1
+    told = shown.stderr.replace("\n", "")
+    assert str(path / "checkpoints" / "16") in told
+    assert f"To go on from the one before: dressage train --run {path} --resume-from 8" in told
+    assert "Traceback" not in shown.output
+    assert rows_of(path) == rows
+    assert dressage("train", "--run", path, "--resume-from", "8", "--no-film").exit_code == 0
+    assert_same_end(path, finished[0])
+    assert dressage("train", "--run", path, "--resume").exit_code == 0
+
+
+def test_without_an_older_checkpoint_a_damaged_one_says_so(dressage, tmp_path, monkeypatch):
     path = tmp_path / "run"
     interrupt_emit(monkeypatch, 13, raise_killed)
     with pytest.raises(Killed):
         dressage("train", "pendulum", *SHORT, "--no-film", "--run", path)
-    newest = max((path / "checkpoints").iterdir(), key=lambda folder: int(folder.name))
-    for file in newest.rglob("*"):
+    damage(path / "checkpoints" / "8")
+    shown = dressage("train", "--run", path, "--resume")
+    assert (shown.exit_code, "There is no older checkpoint" in shown.stderr) == (1, True)
+
+
+def test_a_checkpoint_that_is_not_there_is_refused_with_those_that_are(finished, dressage):
+    shown = dressage("train", "--run", finished[0], "--resume-from", "9")
+    assert shown.exit_code == 2
+    assert "has no checkpoint after 9 updates. It has: 16, 24, 32." in shown.stderr.replace("\n", " ")
+
+
+def damage(checkpoint):
+    for file in checkpoint.rglob("*"):
         if file.is_file():
             file.write_bytes(b"")
-    shown = dressage("train", "--run", path, "--resume", "--no-film")
-    assert shown.exit_code == 1
-    assert str(newest) in "".join(shown.stderr.split("\n"))
-    assert "Traceback" not in shown.output
 
 
 def test_a_run_without_a_policy_says_how_to_get_one(dressage, tmp_path, monkeypatch):

@@ -271,3 +271,15 @@ def test_a_process_killed_at_any_moment_of_saving_leaves_a_checkpoint_that_resto
         kept.save(latest + 1, state, note)
         assert kept.latest() == latest + 1
         kept.close()
+
+
+def test_later_checkpoints_are_discarded_when_training_goes_on_from_an_older_one(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    for step in (1, 2, 3, 4):
+        checkpoints.save(step, {"x": jnp.float32(step)}, {})
+    assert checkpoints.steps() == (2, 3, 4)
+    checkpoints.discard_after(2)
+    assert checkpoints.steps() == (2,)
+    checkpoints.save(3, {"x": jnp.float32(9)}, {})
+    assert float(checkpoints.restore({"x": jnp.float32(0)})[0]["x"]) == 9.0
+    checkpoints.close()

@@ -1,5 +1,6 @@
 """Brax environments as functional environments, without Brax's own wrappers."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,4 +96,7 @@ def _named(envs: Any, name: str, backend: str | None) -> Any:  # noqa: ANN401
     known = sorted(envs._envs)  # noqa: SLF001 (Brax has no public list of its environments)
     if name not in known:
         raise ConfigError(f"brax has no environment {name!r}.{suggest(name, known)}")
-    return envs.get_environment(name) if backend is None else envs.get_environment(name, backend=backend)
+    with warnings.catch_warnings():
+        # Brax recommends its successor whenever it reads a model.
+        warnings.filterwarnings("ignore", "Brax System, piplines and environments", UserWarning)
+        return envs.get_environment(name) if backend is None else envs.get_environment(name, backend=backend)

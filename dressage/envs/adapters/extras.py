@@ -1,13 +1,15 @@
 """Importing an optional package, with an error that names the extra which brings it."""
 
 import importlib
+import io
+from contextlib import redirect_stdout
 from types import ModuleType
 
 from dressage.errors import MissingExtraError
 
 
 def import_extra(module: str, extra: str) -> ModuleType:
-    """Import an optional package.
+    """Import an optional package, without what it prints.
 
     Args:
         module: Its import name.
@@ -20,7 +22,9 @@ def import_extra(module: str, extra: str) -> ModuleType:
         MissingExtraError: If it, or something that it needs, is not installed.
     """
     try:
-        return importlib.import_module(module)
+        # Some packages print while they are imported, of other packages that they could use besides.
+        with redirect_stdout(io.StringIO()):
+            return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtraError(
             f"{module.partition('.')[0]} cannot be imported ({error}). "
