@@ -11,7 +11,8 @@ from dressage.config import Option
 from dressage.envs.registry import AgentKind, Task
 from dressage.errors import ConfigError
 from dressage.learning.policy_graph import Deployable
-from dressage.reporting.rollouts import Episodes, Pictures
+from dressage.reporting.filming import Pictures
+from dressage.reporting.rollouts import Episodes
 
 
 class SavablePolicy(Protocol):
@@ -164,11 +165,12 @@ class Algorithm(ABC, Generic[PolicyT]):
         """
 
     @abstractmethod
-    def film(self, task_name: str, policy: PolicyT, seed: int) -> Pictures:
-        """Play one episode with the most likely actions and draw it.
+    def film(self, task_name: str, policy: PolicyT, seed: int, episodes: int) -> Pictures:
+        """Play episodes with the most likely actions and draw that with the median return.
 
         Args:
             task_name: One that cannot be drawn gives no frames and a note that says why.
             policy: Acts.
-            seed: Draws the initial state.
+            seed: Draws the initial states.
+            episodes: How many to choose from, at least 1.
         """

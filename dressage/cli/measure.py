@@ -64,14 +64,17 @@ def show_measure(summary: ReturnSummary, seeds: tuple[int, ...], *, as_json: boo
         console.print(describe_unfinished(summary.unfinished), markup=False, highlight=False)
 
 
-def film_run(run: Path, output: Path | None, seed: int, trained_seed: int | None) -> tuple[Path | None, str]:
-    """Film an episode of a run's policy.
+def film_run(
+    run: Path, output: Path | None, seed: int, trained_seed: int | None, episodes: int
+) -> tuple[Path | None, str]:
+    """Film the median of several episodes of a run's policy.
 
     Args:
         run: The run directory.
         output: Where the film goes, `.gif` or `.mp4`; None for `rollout.gif` in the run directory.
-        seed: Draws the initial state.
+        seed: Draws the initial states.
         trained_seed: Whose policy acts where several seeds were trained; None for the first.
+        episodes: How many to choose from, at least 1.
 
     Returns:
         Where the film is, None where the task cannot be drawn, and a note.
@@ -88,7 +91,7 @@ def film_run(run: Path, output: Path | None, seed: int, trained_seed: int | None
         known = ", ".join(map(str, record.seeds))
         raise ConfigError(f"{run} has no seed {trained}. It has: {known}.")
     algorithm = algorithm_named(record.algorithm)
-    pictures = algorithm.film(record.task, load_policy(algorithm, folder, record, trained), seed)
+    pictures = algorithm.film(record.task, load_policy(algorithm, folder, record, trained), seed, episodes)
     if not pictures.frames:
         return None, pictures.note
     path.parent.mkdir(parents=True, exist_ok=True)

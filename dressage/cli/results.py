@@ -13,6 +13,7 @@ from dressage.cli.run_setup import Plan
 from dressage.cli.training_loop import Outcome
 from dressage.config import Option
 from dressage.reporting.film import write_film
+from dressage.reporting.filming import FILMED_OF
 from dressage.reporting.metric_rows import jsonable, read_rows
 from dressage.reporting.plots import learning_curve, write_learning_curves
 from dressage.reporting.report import Findings, gather, write_report
@@ -109,7 +110,7 @@ def _with_interval(returns: ReturnSummary) -> str:
 
 def _film(folder: RunFolder, plan: Plan, outcome: Outcome) -> str:
     record = plan.record
-    pictures = plan.algorithm.film(record.task, plan.trainer.policy(outcome.state, 0), FILM_SEED)
+    pictures = plan.algorithm.film(record.task, plan.trainer.policy(outcome.state, 0), FILM_SEED, FILMED_OF)
     if not pictures.frames:
         return pictures.note
     write_film(folder.film, pictures.frames, pictures.frames_per_second)

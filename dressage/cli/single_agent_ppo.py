@@ -13,8 +13,9 @@ from dressage.envs.registry import AgentKind, SingleAgentTask, Task
 from dressage.learning.policy_graph import Deployable
 from dressage.learning.specs import AGENT
 from dressage.ppo.fine_tuning import options_of
+from dressage.reporting.filming import Pictures, film_episode
 from dressage.reporting.metric_rows import jsonable
-from dressage.reporting.rollouts import Episodes, Pictures, film_episode, play_episodes
+from dressage.reporting.rollouts import Episodes, play_episodes
 
 
 class SingleAgentPPO(Algorithm[ppo.Policy]):
@@ -71,9 +72,9 @@ class SingleAgentPPO(Algorithm[ppo.Policy]):
         """Play episodes; see `Algorithm.play`."""
         return play_episodes(_single(task), policy, episodes, seed, stochastic=stochastic)
 
-    def film(self, task_name: str, policy: ppo.Policy, seed: int) -> Pictures:
+    def film(self, task_name: str, policy: ppo.Policy, seed: int, episodes: int) -> Pictures:
         """Film an episode; see `Algorithm.film`."""
-        return film_episode(task_name, policy, seed)
+        return film_episode(task_name, policy, seed, episodes)
 
 
 def _config(options: Mapping[str, Any]) -> ppo.Config:

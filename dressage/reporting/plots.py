@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter
 
 from dressage.reporting.metric_rows import Row, episode_returns, of_kind, seed_values
@@ -125,7 +126,10 @@ def diagnostics_svg(rows: Sequence[Row]) -> str:
         return ""
     columns = 3
     lines = -(-len(shown) // columns)
-    figure = _figure(9.6, 2.0 * lines)
+    figure = _figure(9.6, 2.15 * lines)
+    engine = figure.get_layout_engine()
+    assert isinstance(engine, ConstrainedLayoutEngine), "every figure of ours has it"
+    engine.set(h_pad=0.1, w_pad=0.06)  # Titles keep off the figures of the row above.
     for index, (name, text) in enumerate(shown):
         axes = figure.add_subplot(lines, columns, index + 1)
         _draw_diagnostic(axes, training, name)

@@ -18,7 +18,6 @@ from dressage.reporting.wording import (
     describe_count,
     describe_duration,
     describe_number,
-    describe_rate,
     describe_unfinished,
 )
 
@@ -112,8 +111,8 @@ def _tiles(found: Findings) -> list[tuple[str, str]]:
     entries = [("environment steps" + _each(found), f"{last['steps']:,}")]
     entries.append(("training time", describe_duration(last["time_s"])))
     if found.summary:
-        speed = describe_rate(found.summary["steps_per_second"])
-        entries += [("speed after start-up", speed)] if speed else []
+        speed = found.summary["steps_per_second"]
+        entries += [("steps per second", f"{speed:,.0f}")] if speed else []
         entries.append(("first start-up", describe_duration(found.summary["start_up_s"])))
     if found.returns is not None:
         entries.append(("evaluation episodes", f"{found.returns.episodes:,}"))

@@ -151,9 +151,9 @@ def test_the_headline_says_after_how_many_steps_it_was_measured(tmp_path):
 def test_a_speed_that_was_not_measured_has_no_tile(tmp_path):
     folder = fabricate(tmp_path / "run")
     finish(folder)
-    assert "speed after start-up" in report_of(folder)
+    assert "steps per second" in report_of(folder)
     write_json(folder.summary, read_summary(folder) | {"steps_per_second": None})
-    assert "speed after start-up" not in report_of(folder)
+    assert "steps per second" not in report_of(folder)
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path):

@@ -9,7 +9,8 @@ import pytest
 
 from dressage.envs import BaseEnv, make
 from dressage.envs.spaces import Box
-from dressage.reporting.rollouts import film_episode, play_episodes
+from dressage.reporting.filming import film_episode, median_index
+from dressage.reporting.rollouts import HostActor, first_episodes, play_episodes
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,19 @@ class PushRight:
         return jnp.ones(obs.shape[:-1], jnp.int32)
 
 
+class Drawn(Countdown):
+    """Its picture is as bright as it has steps to go."""
+
+    def render(self, state):
+        return np.full((4, 4, 3), int(state), np.uint8)
+
+
 def make_countdown():
     return Countdown()
+
+
+def make_drawn():
+    return Drawn()
 
 
 def test_each_copy_plays_one_episode_to_its_end_or_its_time_limit():
@@ -91,6 +103,55 @@ def test_an_environment_of_gymnasium_is_filmed_at_its_own_pace():
     assert pictures.frames_per_second == 50.0
     assert f": {len(pictures.frames)} steps, return {len(pictures.frames)}.0." in pictures.note
     assert pictures.frames[0].shape == (200, 300, 3)
+
+
+def start_of(key):
+    return int(Countdown().reset(key)[0])
+
+
+def return_from(start):
+    """What `Echo` gets: it acts as it observes, five times at most."""
+    return sum(range(max(start - 4, 1), start + 1))
+
+
+def test_the_film_shows_the_episode_with_the_median_return():
+    starts = sorted(start_of(key) for key in jax.random.split(jax.random.key(4), 11))
+    assert starts[0] < starts[5] < starts[-1]
+    pictures = film_episode(f"python:{__name__}:make_drawn", Echo(), 4)
+    total = return_from(starts[5])
+    assert (
+        f"The episode with the median return of 11 with the most likely actions: {min(starts[5], 5)} step"
+        in (pictures.note)
+    )
+    assert pictures.note.endswith(f", return {total:.1f}.")
+    shown = [int(frame[0, 0, 0]) for frame in pictures.frames]
+    assert shown == list(range(starts[5], max(starts[5] - 5, 0) - 1, -1))
+
+
+def test_one_episode_is_filmed_as_it_comes():
+    start = start_of(jax.random.split(jax.random.key(2), 1)[0])
+    pictures = film_episode(f"python:{__name__}:make_drawn", Echo(), 2, episodes=1)
+    assert pictures.note.startswith("One episode with the most likely actions: ")
+    assert int(pictures.frames[0][0, 0, 0]) == start
+
+
+@pytest.mark.parametrize(
+    ("returns", "index"), [([3.0], 0), ([3.0, 1.0, 2.0], 2), ([4.0, 1.0, 3.0, 2.0], 3), ([1.0, 1.0, 1.0], 1)]
+)
+def test_the_median_is_one_of_the_episodes(returns, index):
+    assert median_index(np.array(returns)) == index
+
+
+def test_the_film_of_a_host_task_is_the_median_of_its_episodes():
+    pytest.importorskip("pygame")
+    task, actor = make("gymnasium:CartPole-v1"), HostActor(PushRight(), 0, stochastic=False)
+    env = task.make(1)
+    seeds = [int(word >> 1) for word in np.random.SeedSequence(7).generate_state(5)]
+    returns = sorted(float(first_episodes(env, actor, 500, seed).returns[0]) for seed in seeds)
+    env.close()
+    pictures = film_episode("gymnasium:CartPole-v1", PushRight(), 7, episodes=5)
+    assert pictures.note.startswith("The episode with the median return of 5 with")
+    assert pictures.note.endswith(f"return {returns[2]:.1f}.")
 
 
 def test_a_task_that_cannot_be_drawn_says_so():
