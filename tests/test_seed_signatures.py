@@ -5,12 +5,14 @@ ones, with defaults, and more fields.
 """
 
 import dataclasses
+import importlib
 import inspect
 from typing import Any
 
 import pytest
 
 import dressage
+from tests.seed_defaults import SEED_DEFAULTS
 
 REQUIRED = inspect.Parameter.empty
 
@@ -67,39 +69,9 @@ SIGNATURES: dict[str, tuple[tuple[str, Any], ...]] = {
     ),
 }
 
-# The options of PPO in order, with the defaults that the original ships (its document prints names alone).
-CONFIG: dict[str, Any] = {
-    "LR": 5e-4,
-    "NUM_ENVS": 64,
-    "NUM_STEPS": 16,
-    "TOTAL_TIMESTEPS": 1e6,
-    "UPDATE_EPOCHS": 4,
-    "NUM_MINIBATCHES": 4,
-    "GAMMA": 0.99,
-    "GAE_LAMBDA": 0.95,
-    "CLIP_EPS": 0.2,
-    "ENT_COEF": 0.01,
-    "VF_COEF": 0.5,
-    "MAX_GRAD_NORM": 0.5,
-    "NUM_HIDDEN_LAYERS": 2,
-    "NUM_HIDDEN_UNITS": 64,
-    "KERNEL_INIT_TYPE": "xavier_uniform",
-    "HIDDEN_ACTIVATION": "tanh",
-    "STATE_INDEPENDENT_STD": True,
-    "SQUASH": True,
-    "ANNEAL_LR": False,
-    "NORMALIZE_ENV": False,
-    "FIXED_INIT": True,
-    "OFFSET_STEP": False,
-    "NUM_EVAL_ENVS": 20,
-    "EVAL_FREQ": 10,
-    "VERBOSE": True,
-    "DEBUG": False,
-}
-
 # Path: the fields of the dataclass in order.
 FIELDS: dict[str, tuple[str, ...]] = {
-    "ppo.Config": tuple(CONFIG),
+    "ppo.Config": tuple(SEED_DEFAULTS),
     "ppo.PPOResult": ("config", "runner_state", "metrics"),
     "ppo.Policy": (
         "act_scaling",
@@ -145,7 +117,10 @@ NAMES = (
 def named(path: str) -> Any:
     found = dressage
     for name in path.split("."):
-        found = inspect.getattr_static(found, name) if inspect.isclass(found) else getattr(found, name)
+        if inspect.ismodule(found) and not hasattr(found, name):
+            found = importlib.import_module(f"{found.__name__}.{name}")
+        else:
+            found = inspect.getattr_static(found, name) if inspect.isclass(found) else getattr(found, name)
     return found
 
 
@@ -185,7 +160,7 @@ def test_every_added_field_has_a_default(path):
     assert [field.name for field in added if not has_default(field)] == []
 
 
-@pytest.mark.parametrize(("option", "default"), CONFIG.items())
+@pytest.mark.parametrize(("option", "default"), SEED_DEFAULTS.items())
 def test_an_option_of_ppo_has_the_promised_default(option, default):
     value = getattr(dressage.ppo.Config(), option)
     assert value == default

@@ -12,36 +12,8 @@ from dressage.errors import ConfigError
 from dressage.ppo import OPTIONS, Config, train
 from dressage.ppo.config import FLOATS
 from tests.ppo.small_tasks import SMALL
+from tests.seed_defaults import SEED_DEFAULTS
 
-# By hand from the earlier library's document and sources.
-SEED_DEFAULTS = {
-    "LR": 5e-4,
-    "NUM_ENVS": 64,
-    "NUM_STEPS": 16,
-    "TOTAL_TIMESTEPS": 1_000_000,
-    "UPDATE_EPOCHS": 4,
-    "NUM_MINIBATCHES": 4,
-    "GAMMA": 0.99,
-    "GAE_LAMBDA": 0.95,
-    "CLIP_EPS": 0.2,
-    "ENT_COEF": 0.01,
-    "VF_COEF": 0.5,
-    "MAX_GRAD_NORM": 0.5,
-    "NUM_HIDDEN_LAYERS": 2,
-    "NUM_HIDDEN_UNITS": 64,
-    "KERNEL_INIT_TYPE": "xavier_uniform",
-    "HIDDEN_ACTIVATION": "tanh",
-    "STATE_INDEPENDENT_STD": True,
-    "SQUASH": True,
-    "ANNEAL_LR": False,
-    "NORMALIZE_ENV": False,
-    "FIXED_INIT": True,
-    "OFFSET_STEP": False,
-    "NUM_EVAL_ENVS": 20,
-    "EVAL_FREQ": 10,
-    "VERBOSE": True,
-    "DEBUG": False,
-}
 INTEGERS = [option.name for option in OPTIONS if option.kind == "integer"]
 BOOLEANS = [option.name for option in OPTIONS if option.kind == "boolean"]
 

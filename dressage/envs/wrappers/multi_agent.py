@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dressage.config import whole_number
 from dressage.envs.functional import Flag, Info, Number, PyTree, Tree
 from dressage.envs.multi_agent import (
     COST,
@@ -22,8 +21,7 @@ from dressage.envs.multi_agent import (
 )
 from dressage.envs.wrappers.agent_spaces import AgentSpaces, agent_spaces
 from dressage.envs.wrappers.episodes import EpisodeState, begin_episodes
-from dressage.envs.wrappers.vector import restart_ended
-from dressage.errors import ConfigError
+from dressage.envs.wrappers.vector import check_copies, restart_ended
 
 if TYPE_CHECKING:
     import gymnasium
@@ -70,10 +68,8 @@ class MultiAgentVectorEnv:
     Attributes:
         env: The environment to copy.
         num_envs: Number of copies `B`, at least 1.
-        fixed_init: True draws each copy's initial state once and starts all of its episodes there; False
-            draws a new one for every episode of every copy.
-        offset_step: True starts copy `b` as if it had `b * max_steps // B` steps behind it, in its first
-            episode only, so that the copies' time limits are spread evenly.
+        fixed_init: How initial states are drawn, as in `VectorEnv`.
+        offset_step: Whether the first time limits are spread, as in `VectorEnv`.
 
     Raises:
         ConfigError: If `num_envs` is not a whole number of at least 1.
@@ -85,11 +81,7 @@ class MultiAgentVectorEnv:
     offset_step: bool = False
 
     def __post_init__(self) -> None:
-        number = whole_number(self.num_envs)
-        if number is None or number < 1:
-            raise ConfigError(
-                f"MultiAgentVectorEnv's num_envs must be an integer >= 1, got {self.num_envs!r}."
-            )
+        check_copies(self.num_envs, type(self).__name__)
 
     @property
     def max_steps(self) -> int:

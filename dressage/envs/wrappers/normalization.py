@@ -29,7 +29,41 @@ class NormalizedState:
 
 
 @dataclass(frozen=True)
-class NormalizeObservations:
+class _OverCopies:
+    """What both wrappers have of the vector environment that they wrap; a single one is refused."""
+
+    env: Vector
+
+    def __post_init__(self) -> None:
+        if isinstance(self.env, BaseEnv):
+            raise ConfigError(
+                f"{type(self).__name__} keeps one set of statistics over all copies: wrap "
+                f"{type(self.env).__name__} in VectorEnv."
+            )
+
+    @property
+    def num_envs(self) -> int:
+        """Number of copies `B`."""
+        return self.env.num_envs
+
+    @property
+    def max_steps(self) -> int:
+        """Longest episode in steps."""
+        return self.env.max_steps
+
+    @property
+    def observation_space(self) -> Space:
+        """Space of one copy's observations."""
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        """Space of one copy's actions."""
+        return self.env.action_space
+
+
+@dataclass(frozen=True)
+class NormalizeObservations(_OverCopies):
     """Normalises observations by the mean and deviation of all observations acted on so far.
 
     Every observation that `reset` or `step` gives to act on is counted once; final observations are
@@ -45,35 +79,19 @@ class NormalizeObservations:
         UnsupportedSpaceError: If the observation space is no `Box`.
     """
 
-    env: Vector
     clip: float = 10.0
     update: bool = True
 
     def __post_init__(self) -> None:
-        _refuse_single(self.env, type(self).__name__)
+        super().__post_init__()
         if not isinstance(self.env.observation_space, Box):
             space = self.env.observation_space
             raise UnsupportedSpaceError(f"NormalizeObservations needs a Box to observe, got {space!r}.")
 
     @property
-    def num_envs(self) -> int:
-        """Number of copies `B`."""
-        return self.env.num_envs
-
-    @property
-    def max_steps(self) -> int:
-        """Longest episode in steps."""
-        return self.env.max_steps
-
-    @property
     def observation_space(self) -> Box:
         """`Box` within `±clip`."""
         return Box(-self.clip, self.clip, self.env.observation_space.shape)
-
-    @property
-    def action_space(self) -> Space:
-        """Space of one copy's actions."""
-        return self.env.action_space
 
     def reset(
         self, rng: jax.Array, moments: RunningMoments | None = None
@@ -107,7 +125,7 @@ class NormalizeObservations:
 
 
 @dataclass(frozen=True)
-class NormalizeRewards:
+class NormalizeRewards(_OverCopies):
     r"""Divides rewards by the deviation of the running discounted return $G_t = \gamma G_{t-1} + r_t$.
 
     $G$ starts from 0 in each episode. Rewards keep their sign, since no mean is subtracted; `episode_return`
@@ -127,33 +145,9 @@ class NormalizeRewards:
         return starts anew at each episode, and a deviation below 1e-4 counts as 1.
     """
 
-    env: Vector
     gamma: float = 0.99
     clip: float = 10.0
     update: bool = True
-
-    def __post_init__(self) -> None:
-        _refuse_single(self.env, type(self).__name__)
-
-    @property
-    def num_envs(self) -> int:
-        """Number of copies `B`."""
-        return self.env.num_envs
-
-    @property
-    def max_steps(self) -> int:
-        """Longest episode in steps."""
-        return self.env.max_steps
-
-    @property
-    def observation_space(self) -> Space:
-        """Space of one copy's observations."""
-        return self.env.observation_space
-
-    @property
-    def action_space(self) -> Space:
-        """Space of one copy's actions."""
-        return self.env.action_space
 
     def reset(self, rng: jax.Array, moments: RunningMoments | None = None) -> tuple[NormalizedState, PyTree]:
         """Start an episode in every copy; see `NormalizeObservations.reset`."""
@@ -172,10 +166,3 @@ class NormalizeRewards:
         reward = jnp.clip(step.reward / scale, -self.clip, self.clip)
         following = NormalizedState(inner, moments, jnp.where(step.ended, 0.0, returns))
         return following, replace(step, reward=reward)
-
-
-def _refuse_single(env: object, asker: str) -> None:
-    if isinstance(env, BaseEnv):
-        raise ConfigError(
-            f"{asker} keeps one set of statistics over all copies: wrap {type(env).__name__} in VectorEnv."
-        )

@@ -75,9 +75,7 @@ class VectorEnv:
     offset_step: bool = False
 
     def __post_init__(self) -> None:
-        number = whole_number(self.num_envs)
-        if number is None or number < 1:
-            raise ConfigError(f"VectorEnv's num_envs must be an integer >= 1, got {self.num_envs!r}.")
+        check_copies(self.num_envs, type(self).__name__)
         if self.offset_step and self.env.resets_itself:
             raise ConfigError(f"offset_step needs an environment without AutoReset inside, got {self.env!r}.")
 
@@ -130,6 +128,13 @@ class VectorEnv:
 
     def _begin(self, key: jax.Array, offset: jax.Array) -> tuple[EpisodeState, PyTree, PyTree]:
         return begin_episodes(self.env, key, offset if self.offset_step else None, fixed_init=self.fixed_init)
+
+
+def check_copies(num_envs: int, owner: str) -> None:
+    """Refuse a number of copies that is no integer of at least 1."""
+    number = whole_number(num_envs)
+    if number is None or number < 1:
+        raise ConfigError(f"{owner}'s num_envs must be an integer >= 1, got {num_envs!r}.")
 
 
 def restart_ended(
