@@ -144,8 +144,8 @@ def test_a_host_run_trains_and_counts_its_own_samples(host):
     assert (trainer.updates_done(state), trainer.steps_done(state)) == (2, 96)
     assert metrics["train/episodes"] > 0
     assert metrics["train/skipped_minibatches"] == 0
-    # Rows in which a copy was being reset are no samples.
-    assert 80 < float(state.agents[0].observation_moments.count) <= 96
+    # Copies are reset within the step that ends their episode, so that every row is a step and a sample.
+    assert float(state.agents[0].observation_moments.count) == 96.0
 
 
 def test_a_host_evaluation_plays_whole_episodes_and_changes_nothing(host):
@@ -193,3 +193,30 @@ def test_a_continuous_host_task_has_its_bounds_from_gymnasium():
     acted = np.asarray(policy.get_action(np.zeros((50, 3)), jax.random.key(0)))
     assert acted.shape == (50, 1)
     assert 1 < np.abs(acted).max() <= 2
+
+
+class Counting(gymnasium.Env):
+    """Ends every third step and counts the steps of all copies."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.left = 3
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        Counting.steps += 1
+        self.left -= 1
+        return np.zeros(2, np.float32), 1.0, self.left == 0, False, {}
+
+
+def test_the_steps_that_a_host_run_reports_are_those_that_its_environments_made(monkeypatch):
+    monkeypatch.setitem(
+        gymnasium.registry, "Counting-v0", gymnasium.envs.registration.EnvSpec("Counting-v0", Counting)
+    )
+    config = Config(**SMALL | {"NUM_MINIBATCHES": 2, "NUM_STEPS": 12, "NUM_EVAL_ENVS": 0})
+    trainer = make_trainer(make("gymnasium:Counting-v0"), config)
+    state, _ = trainer.advance(trainer.init(), 1)
+    assert trainer.steps_done(state) == Counting.steps == 12 * config.NUM_ENVS
