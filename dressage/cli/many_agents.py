@@ -11,7 +11,8 @@ from dressage.cli.presets import IPPO_PRESETS
 from dressage.config import Option
 from dressage.envs.registry import AgentKind, Task
 from dressage.reporting.agent_film import film_agents
-from dressage.reporting.rollouts import Episodes, Pictures
+from dressage.reporting.filming import Pictures
+from dressage.reporting.rollouts import Episodes
 from dressage.rl import algorithm
 from dressage.rl.ippo import IPPO
 from dressage.rl.parameterized_ippo import ParameterizedIPPO
@@ -81,9 +82,9 @@ class ManyAgents(Algorithm[PolicySet]):
             by_agent=returns if len(returns) > 1 else {},
         )
 
-    def film(self, task_name: str, policy: PolicySet, seed: int) -> Pictures:
+    def film(self, task_name: str, policy: PolicySet, seed: int, episodes: int) -> Pictures:
         """Film an episode; see `Algorithm.film`."""
-        return film_agents(task_name, policy, seed)
+        return film_agents(task_name, policy, seed, episodes)
 
     def _learner(self, options: Mapping[str, Any]) -> algorithm.Algorithm:
         return self.learner({name: value for name, value in options.items() if name not in OF_RUN})

@@ -80,6 +80,18 @@ def median_index(returns: np.ndarray) -> int:
     return int(np.argsort(returns, kind="stable")[(len(returns) - 1) // 2])
 
 
+def candidate_seeds(seed: int, episodes: int) -> list[int]:
+    """Derive the seeds of episodes on the host, so that those of neighbouring seeds share none."""
+    # Halved, since some environments take no seed beyond 2**31 - 1.
+    return [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(episodes)]
+
+
+def film_note(episodes: int, steps: int, total: float) -> str:
+    """Say which of how many episodes a film shows."""
+    which = "One episode" if episodes == 1 else f"The episode with the median return of {episodes}"
+    return f"{which} with the most likely actions: {describe_count(steps, 'step')}, return {total:,.1f}."
+
+
 def _film_functional(task: BaseEnv, policy: Policy, seed: int, episodes: int) -> Pictures:
     keys = jax.random.split(jax.random.key(seed), episodes)
     play = jax.jit(partial(_play, task))
@@ -91,7 +103,7 @@ def _film_functional(task: BaseEnv, policy: Policy, seed: int, episodes: int) ->
     kept, stride = thin_out(range(-1, length), MOST_FRAMES)
     drawn = (start if step < 0 else jax.tree.map(lambda leaf, step=step: leaf[step], states) for step in kept)
     frames = [shrink(render(task, state), WIDEST_FRAME) for state in drawn]
-    return Pictures(frames, pace / stride, _film_note(episodes, length, float(returns[chosen])))
+    return Pictures(frames, pace / stride, film_note(episodes, length, float(returns[chosen])))
 
 
 def _play(task: BaseEnv, policy: Policy, keys: Array, chosen: Array) -> tuple[Array, Array, Any, Any]:
@@ -136,7 +148,7 @@ def _film_on_host(name: str, policy: Policy, seed: int, episodes: int) -> Pictur
 
 def _median_seed(name: str, actor: HostActor, max_steps: int | None, seed: int, episodes: int) -> int:
     """Return the seed whose episode has the median return; played without drawing, which is slow."""
-    seeds = [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(episodes)]
+    seeds = candidate_seeds(seed, episodes)
     if episodes == 1:
         return seeds[0]
     task = make(name)
@@ -165,7 +177,7 @@ def _film_first_episode(
         frames.append(_picture(env))
     kept, stride = thin_out(frames, MOST_FRAMES)
     pace = float((env.env.metadata or {}).get("render_fps", FRAMES_PER_SECOND))
-    note = _film_note(episodes, int(step.episode_length[0]), float(step.episode_return[0]))
+    note = film_note(episodes, int(step.episode_length[0]), float(step.episode_return[0]))
     return Pictures([shrink(frame, WIDEST_FRAME) for frame in kept], pace / stride, note)
 
 
@@ -174,8 +186,3 @@ def _picture(env: HostVectorEnv) -> np.ndarray:
     if not drawn or drawn[0] is None:
         raise gymnasium.error.Error("render() returned no picture")
     return np.asarray(drawn[0])
-
-
-def _film_note(episodes: int, steps: int, total: float) -> str:
-    which = "One episode" if episodes == 1 else f"The episode with the median return of {episodes}"
-    return f"{which} with the most likely actions: {describe_count(steps, 'step')}, return {total:,.1f}."

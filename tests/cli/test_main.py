@@ -63,14 +63,9 @@ def test_the_version_is_shown():
         (("train", "pendulum", "--set", "GAMA=0.9"), "PPO has no option 'GAMA'. Did you mean 'GAMMA'?"),
         (("train", "pendulum", "--set", "GAMMA=1.2"), "PPO option 'GAMMA' must be"),
         (("train", "pendulum", "--steps", "9", "--set", "TOTAL_TIMESTEPS=9"), "say the same thing"),
-        (
-            ("train", "pendulum", "--algorithm", "dqn"),
-            "no algorithm 'dqn'. Known: ppo. `dressage algorithms` lists them",
-        ),
-        (
-            ("train", "safe_spread"),
-            "safe_spread has several agents. No algorithm here trains such tasks",
-        ),
+        (("train", "pendulum", "--algorithm", "dqn"), "There is no algorithm 'dqn'. Known: "),
+        (("train", "pendulum", "--algorithm", "pppo"), "no algorithm 'pppo'. Did you mean 'ppo'?"),
+        (("train", "pendulum", "--algorithm", "ippo"), "one agent; ippo trains tasks of several agents."),
         (("train", "safe_spread", "--algorithm", "ppo"), "several agents; ppo trains tasks of one agent."),
         (("train", "pendulm"), "pendulum"),
         (("report", "no/such/run"), "no/such/run is not a run directory: it has no config.json."),
