@@ -136,16 +136,21 @@ class HostCollector:
     def _enter(self, state: LearnerState) -> tuple[Observed, ...]:
         """Bring the environments to where the state left them, or start them anew where that cannot be."""
         observed: tuple[Observed, ...] = state.observed
-        if self._running is not None:
-            last = self._running
-            if observed is last[0] and state.environment is last[1]:
-                return observed
+        if self._stands_at(state):
+            return observed
         if self.exact_resume:
             self._env.set_state(state.environment)
         else:
             seen = self._env.reset(jax.random.fold_in(state.key, state.updates))
             observed = self._begin(seen, self._env.copies)
         return observed
+
+    def _stands_at(self, state: LearnerState) -> bool:
+        """Whether the environments are where a state left them."""
+        if self._running is None:
+            return False
+        observed, environment = self._running
+        return state.observed is observed and state.environment is environment
 
     def _begin(self, seen: tuple[Observed, ...], copies: int) -> tuple[Observed, ...]:
         return tuple(group.begin(row, copies) for group, row in zip(self._groups, seen, strict=True))

@@ -134,10 +134,13 @@ class HostManyAgentsEnv:
         self.copies = workers.num_envs
         self._workers = workers
         self._lengths = np.zeros(self.copies, np.int32)
+        self._sums = [_Sums(len(group.agents), self.copies) for group in workers.layout.groups]
 
     def reset(self, key: Array) -> tuple[Observed, ...]:
         """Start every copy from a seed of its own, drawn from `key`."""
         self._lengths[:] = 0
+        for sums in self._sums:
+            sums.restart(np.ones(self.copies, bool))
         seeds = (np.asarray(jax.random.bits(key, (self.copies,))) >> 1).tolist()
         return tuple(_seen(observation) for observation in self._workers.reset(seeds))
 
@@ -151,7 +154,10 @@ class HostManyAgentsEnv:
         step = self._workers.step(stacked)
         self._lengths += 1
         made = np.arange(self.copies) < self.copies - resting
-        outcomes = tuple(self._outcome(group, step.ended & made, made) for group in step.groups)
+        outcomes = tuple(
+            self._outcome(group, sums.add(group, step.ended), step.ended & made, made)
+            for group, sums in zip(step.groups, self._sums, strict=True)
+        )
         self._lengths[step.ended] = 0
         return outcomes
 
@@ -166,7 +172,9 @@ class HostManyAgentsEnv:
         """End the environments and whatever they run in."""
         self._workers.close()
 
-    def _outcome(self, step: GroupStep, over: np.ndarray, made: np.ndarray) -> Outcome:
+    def _outcome(
+        self, step: GroupStep, episode: tuple[np.ndarray, ...], over: np.ndarray, made: np.ndarray
+    ) -> Outcome:
         """Turn one group's records into what the drivers take.
 
         The last step of an agent that left without a flag is no sample: nobody knows what it led to.
@@ -179,14 +187,43 @@ class HostManyAgentsEnv:
             rewards=row(step.reward),
             terminated=row(step.terminated),
             episode_ends=row(step.ended),
-            episode_returns=row(step.episode_return.astype(np.float32)),
-            episode_lengths=row(step.episode_length),
+            episode_returns=row(episode[0].astype(np.float32)),
+            episode_lengths=row(episode[1]),
             valid=row(step.alive_before & ~step.final_observation_missing & made),
             costs=row(step.cost),
-            episode_costs=row(step.episode_cost.astype(np.float32)),
+            episode_costs=row(episode[2].astype(np.float32)),
             copy_ends=row(np.broadcast_to(over, shape)),
             copy_lengths=row(np.broadcast_to(self._lengths, shape).copy()),
         )
+
+
+class _Sums:
+    """What each agent of a group had of a copy's whole episode, also if it left before the end: `[A, B]`."""
+
+    def __init__(self, agents: int, copies: int) -> None:
+        self._returns = np.zeros((agents, copies))
+        self._lengths = np.zeros((agents, copies), np.int32)
+        self._costs = np.zeros((agents, copies))
+
+    def add(self, step: GroupStep, over: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return return, length and cost: of the agent's episode, or where a copy ended of the copy's."""
+        self._returns += step.reward
+        self._lengths += step.alive_before
+        self._costs += step.cost
+        shown = (
+            np.where(over, self._returns, step.episode_return),
+            np.where(over, self._lengths, step.episode_length),
+            np.where(over, self._costs, step.episode_cost),
+        )
+        if over.any():
+            self.restart(over)
+        return shown
+
+    def restart(self, copies: np.ndarray) -> None:
+        """Begin anew in the copies given, `[B]` bool."""
+        self._returns[:, copies] = 0
+        self._lengths[:, copies] = 0
+        self._costs[:, copies] = 0
 
 
 def _seen(observation: GroupObservation) -> Observed:
