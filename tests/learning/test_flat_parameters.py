@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from dressage.learning.flat_parameters import ADAM_EPSILON, FLAT_ADAM, OPTIMIZER, ravel_parameters
+from dressage.learning.flat_parameters import ADAM_EPSILON, FLAT_ADAM, OPTIMIZER, ravel_parameters, step_adam
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +69,16 @@ def test_the_tree_optimizer_keeps_the_flat_ones_state(tree):
     flat, _ = ravel_parameters(gradients(tree, 0))
     _, expected = FLAT_ADAM.update(flat, FLAT_ADAM.init(flat))
     assert_trees_equal(state, expected, rtol=1e-6)
+
+
+def test_a_step_of_adam_equals_optax_and_one_that_is_not_applied_leaves_the_state(tree):
+    vector = ravel_parameters(tree)[0]
+    ours = theirs = FLAT_ADAM.init(vector)
+    for step in range(3):
+        gradient = 1e-5 * jnp.sin(10 * vector + step)
+        mine, ours = step_adam(gradient, ours, jnp.bool_(True))
+        other, theirs = FLAT_ADAM.update(gradient, theirs)
+        np.testing.assert_allclose(mine, other, rtol=1e-5)
+    _, kept = step_adam(jnp.full_like(vector, jnp.nan), ours, jnp.bool_(False))
+    assert_trees_equal(kept, ours)
+    assert int(kept.count) == 3
