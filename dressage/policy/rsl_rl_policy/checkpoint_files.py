@@ -22,6 +22,7 @@ from dressage.policy.rsl_rl_policy.module_states import list_faults, load_states
 
 OWN = "dressage"
 STATE, OPTIMIZER = "_state_dict", "optimizer_state_dict"
+IN_MEMORY = Path("in memory")
 PLAIN = (bool, int, float, str, type(None))
 
 
@@ -38,11 +39,10 @@ class Content:
     note: dict[str, Any]
 
 
-def save(path: Path, algorithm: Algorithm, version: int, note: Mapping[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all.
+def collect(algorithm: Algorithm, version: int, note: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a checkpoint; its tensors are the live ones.
 
     Args:
-        path: The file.
         algorithm: Whose state.
         version: Number of updates behind it.
         note: Plain values and NumPy arrays, nested in dictionaries and lists.
@@ -50,12 +50,17 @@ def save(path: Path, algorithm: Algorithm, version: int, note: Mapping[str, Any]
     Raises:
         CheckpointError: If the note holds anything else.
     """
-    content = algorithm.save()
+    content: dict[str, Any] = algorithm.save()
     content["iter"] = max(version - 1, 0)
     content["infos"] = _stored(dict(note), "note")
     content[OWN] = {"version": version, "rnd": _rnd_extras(algorithm)}
+    return content
+
+
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a checkpoint, whole or not at all."""
     draft = path.with_name(path.name + ".part")
-    torch.save(content, draft)
+    torch.save(dict(content), draft)
     os.replace(draft, path)
 
 
@@ -63,14 +68,14 @@ def load(path: Path, algorithm: Algorithm) -> Content:
     """Load a checkpoint into an algorithm that goes on learning; nothing is changed unless the weights fit.
 
     Args:
-        path: A file of `save` or of rsl_rl's runner.
+        path: A file of ours or of rsl_rl's runner.
         algorithm: What takes it; a Distillation takes a PPO's actor as its teacher and starts from there.
 
     Raises:
         CheckpointError: If the file is missing, damaged, of other models, or holds more than tensors and
             plain values.
     """
-    content = _read(path, str(algorithm.device))
+    content = read(path, str(algorithm.device))
     wanted = algorithm.save()
     becomes_teacher = "teacher" + STATE in wanted and "actor" + STATE in content
     if becomes_teacher:
@@ -85,18 +90,19 @@ def load(path: Path, algorithm: Algorithm) -> Content:
     return Content(0 if becomes_teacher else _version(content), _restored(content.get("infos") or {}))
 
 
-def load_weights(path: Path, modules: Mapping[str, nn.Module], device: str) -> Content:
+def load_weights(
+    content: Mapping[str, Any], modules: Mapping[str, nn.Module], path: Path = IN_MEMORY
+) -> Content:
     """Load the weights of a checkpoint into modules that act.
 
     Args:
-        path: A file of `save` or of rsl_rl's runner.
+        content: What `read` returned.
         modules: By name, such as `actor`.
-        device: Where they live.
+        path: Where it was read from, for errors.
 
     Raises:
-        CheckpointError: As `load`.
+        CheckpointError: If modules or shapes differ.
     """
-    content = _read(path, device)
     states = {name + STATE: module.state_dict() for name, module in modules.items()}
     _check_parts(path, content, list(states))
     _check_fit(path, content, states)
@@ -104,7 +110,16 @@ def load_weights(path: Path, modules: Mapping[str, nn.Module], device: str) -> C
     return Content(_version(content), _restored(content.get("infos") or {}))
 
 
-def _read(path: Path, device: str) -> dict[str, Any]:
+def read(path: Path, device: str) -> dict[str, Any]:
+    """Read a checkpoint of ours or of rsl_rl's runner.
+
+    Args:
+        path: The file.
+        device: Where its tensors go.
+
+    Raises:
+        CheckpointError: If the file is missing, damaged, or holds more than tensors and plain values.
+    """
     if not path.is_file():
         raise CheckpointError(f"There is no checkpoint {path}.")
     try:

@@ -338,21 +338,33 @@ class RSLRLPolicy(BasePolicy):
         torch.manual_seed(seed)
 
     def save_checkpoint(self, path: Path, note: Mapping[str, Any]) -> None:
-        """Write a checkpoint that rsl_rl's runner loads too; see `checkpoint_files.save`."""
+        """Write a checkpoint that rsl_rl's runner loads too.
+
+        Raises:
+            CheckpointError: If the note holds more than plain values and arrays; nothing is written then.
+        """
         algorithm = self._built(PolicyRole.TRAIN, "save_checkpoint")
-        checkpoint_files.save(path, algorithm, self.version, note)
+        checkpoint_files.write(path, checkpoint_files.collect(algorithm, self.version, note))
 
     def load_checkpoint(self, path: Path) -> dict[str, Any]:
         """Read a checkpoint of ours or of rsl_rl's runner; EVAL takes the weights alone."""
         algorithm = self._built(None, "load_checkpoint")
-        if self.role_type is PolicyRole.TRAIN:
-            content = checkpoint_files.load(path, algorithm)
-        else:
-            models = {name: module for name, module in self._modules().items() if name in self._models}
-            content = checkpoint_files.load_weights(path, models, self.config.device)
+        if self.role_type is PolicyRole.EVAL:
+            return self.load_content(checkpoint_files.read(path, self.config.device), path)
+        content = checkpoint_files.load(path, algorithm)
         self.version = content.version
         self._filled = None
         return content.note
+
+    def load_content(
+        self, content: Mapping[str, Any], path: Path = checkpoint_files.IN_MEMORY
+    ) -> dict[str, Any]:
+        """Take the weights of a checkpoint that was read already, and return its note. EVAL only."""
+        self._built(PolicyRole.EVAL, "load_content")
+        models = {name: module for name, module in self._modules().items() if name in self._models}
+        found = checkpoint_files.load_weights(content, models, path)
+        self.version = found.version
+        return found.note
 
     def _fragments(self, data: Any) -> list[Fragment]:  # noqa: ANN401
         parts = (
