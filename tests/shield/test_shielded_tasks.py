@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dressage.envs import MultiAgentVectorEnv, check_multi_agent_environment, make, solve_cmdp
+from dressage.envs import MultiAgentVectorEnv, make, solve_cmdp
 from dressage.errors import ConfigError
 
 COPIES, STEPS = 64, 1600  # 102,400 steps
@@ -76,9 +76,8 @@ def into_hazards(observation):
 @pytest.mark.parametrize(
     ("name", "options", "hostile"),
     [
-        pytest.param("shielded_crossing", {"num_agents": 3}, towards_the_nearest, id="crossing"),
         pytest.param(
-            "shielded_crossing", {"num_agents": 6}, towards_the_nearest, id="crowd", marks=pytest.mark.slow
+            "shielded_crossing", {"num_agents": 4}, towards_the_nearest, id="crossing", marks=pytest.mark.slow
         ),
         pytest.param("shielded_platoon", {}, full_throttle, id="platoon", marks=pytest.mark.slow),
         # Without slip every hazard is certain, so that some move is always safe.
@@ -131,36 +130,3 @@ def test_falls_from_the_ladder_stay_under_the_bound(bound):
 def test_a_bound_that_no_climber_keeps_is_refused():
     with pytest.raises(ConfigError, match=r"cannot keep the bound 0\.01: .* can reach is 0\.01563"):
         make("shielded_risk_ladder", bound=0.01)
-
-
-def swap(vector, gain):
-    """Drive every robot to its goal, a little to the right, with one gain; return mean return and costs."""
-    shape = len(vector.possible_agents), vector.num_envs
-
-    def step(carry, _):
-        state, observation = carry
-        velocity, way = observation[..., :2], observation[..., 2:4]
-        right = jnp.stack([way[..., 1], -way[..., 0]], axis=-1)
-        push = jnp.clip(1.5 * (way + 0.4 * right) - 2.0 * velocity, -1, 1)
-        parameter = jnp.broadcast_to(jnp.log(jnp.expm1(gain)), (*shape, 1))
-        state, after = vector.step_groups(state, (jnp.concatenate([push, parameter], axis=-1),))
-        group = after.groups[0]
-        return (state, group.observation), (jnp.where(group.ended, group.episode_return, 0.0), group.cost)
-
-    state, observations, _ = vector.reset_groups(jax.random.key(5))
-    _, (returns, costs) = jax.lax.scan(step, (state, observations[0]), length=vector.max_steps)
-    return returns.sum(axis=0).mean(), costs.sum()
-
-
-@pytest.mark.slow
-def test_a_tuned_gain_crosses_better_than_the_default_and_as_safely():
-    env = make("shielded_crossing", continuous=True)
-    check_multi_agent_environment(env)
-    vector = MultiAgentVectorEnv(env, 32)
-    # softplus(0), which an untrained policy starts from, and a scan.
-    gains = jnp.array([np.log(2.0), 0.1, 0.3, 1.0, 3.0, 10.0])
-    returns, costs = jax.jit(lambda gains: jax.lax.map(lambda gain: swap(vector, gain), gains))(gains)
-    assert costs.sum() == 0
-    default, tuned = float(returns[0]), float(returns.max())
-    assert tuned > default + 1.5
-    assert float(returns[1]) < default  # too timid is worse still
