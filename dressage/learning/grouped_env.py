@@ -1,5 +1,7 @@
 """A vector of functional environments as the drivers see it: one record a group of agents."""
 
+import dataclasses
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -58,6 +60,8 @@ class SingleAgentEnv:
 class ManyAgentsEnv:
     """`B` copies of an environment of many agents; a group of one agent has records without an agent axis.
 
+    Two of them are equal where their environments are, value by value: they then share compiled programs.
+
     Attributes:
         copies: Number of environment copies.
         groups: The spaces of each group of equal agents.
@@ -71,10 +75,17 @@ class ManyAgentsEnv:
         self.copies = copies
         self.max_steps = env.max_steps
         self.has_costs = bool(agents_with_costs(env))
+        self._identity = (_identity(env), copies, fixed_init)
         self.groups = tuple(
             GroupSpaces.of(names, spaces.observation[names[0]], spaces.action[names[0]])
             for names in spaces.groups
         )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ManyAgentsEnv) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
 
     def reset(self, key: Array) -> tuple[Any, tuple[Observed, ...]]:
         """Start every copy; return the environments' state and what each group sees."""
@@ -110,6 +121,22 @@ class ManyAgentsEnv:
 
     def _observed(self, group: GroupSpaces, observation: Any) -> Observed:  # noqa: ANN401
         return group.observe(_without_agents(group, observation))
+
+
+def _identity(value: Any) -> Hashable:  # noqa: ANN401
+    """Return what is equal for values that can never come to differ; for all others the object itself counts.
+
+    A program compiled for one environment must not serve another, nor the same one after a change.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return type(value), value
+    if isinstance(value, tuple):
+        return tuple(_identity(item) for item in value)
+    described: Any = getattr(type(value), "__dataclass_params__", None)
+    if described is not None and described.frozen and not isinstance(value, type):
+        fields = (getattr(value, field.name) for field in dataclasses.fields(value))
+        return type(value), *(_identity(field) for field in fields)
+    return object()
 
 
 def _without_agents(group: GroupSpaces, stacked: Any) -> Any:  # noqa: ANN401 (any tree of arrays)

@@ -5,7 +5,6 @@ driver, so that one environment gives the same parameters through both.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -77,8 +76,10 @@ class HostCollector:
         """Reset the environments and draw parameters, with the compiled driver's keys."""
         keys = jax.random.split(jax.random.key(seed), 2 + len(self._groups))
         observed = self._env.reset(keys[1])
-        begin = jax.jit(partial(scan_driver.start, self._groups, self._env.copies))
-        state: LearnerState = begin(self._env.state(), observed, keys[0], keys[2:])
+        begin = jax.jit(scan_driver.start, static_argnums=1)
+        state: LearnerState = begin(
+            self._groups, self._env.copies, self._env.state(), observed, keys[0], keys[2:]
+        )
         self._running = state.observed, state.environment
         return state
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from dressage.learning.evaluation import EpisodeResults, Evaluation, evaluate_gr
 from dressage.learning.faults import raise_fault
 from dressage.learning.host_driver import HostCollector
 from dressage.learning.host_env import HostGroupedEnv
-from dressage.learning.records import LearnerState
+from dressage.learning.records import AgentState, LearnerState
 from dressage.learning.scan_driver import GroupedEnv, Groups
 from dressage.learning.update_log import UpdateLog, advance_logged, finish_logged, learn_logged
 
@@ -95,30 +95,32 @@ class CompiledLoggedRun:
         self._max_steps = max_steps
         rows = steps * copies * sum(len(group.agents) for group in groups) * len(seeds)
         self.capacity = max(1, min(LONGEST_CHUNK, LOGGED_NUMBERS // rows))
-        self._init = jax.jit(self._over_seeds(partial(scan_driver.init, self._env), (None, 0)))
-        advance = self._over_seeds(partial(_advance, self._env, steps, self.capacity), (None, 0, None))
-        self._advance = jax.jit(advance, donate_argnums=1, compiler_options=compiler_options())
-        self._finish = lru_cache(self._compile_finish)
-        self._evaluate = lru_cache(partial(self._compile_evaluation, make_env))
+        self._steps = steps
+        self._make_env = lru_cache(make_env)
 
     def init(self) -> LearnerState:
         """Return the state before the first update."""
         keys = jax.vmap(jax.random.key)(jnp.array(self.seeds))
-        state: LearnerState = self._init(self.groups, keys if len(self.seeds) > 1 else keys[0])
+        state: LearnerState = _programs().init(
+            self._env, self._many, self.groups, keys if self._many else keys[0]
+        )
         return state
 
     def advance(self, state: LearnerState, updates: int) -> tuple[LearnerState, UpdateLog]:
         """Make up to `capacity` updates in one compiled call."""
-        return self._checked(self._advance(self.groups, state, jnp.int32(updates)))
+        shape = (self._env, self._many, self._steps, self.capacity)
+        return self._checked(_programs().advance(*shape, self.groups, state, jnp.int32(updates)))
 
     def finish(self, state: LearnerState, steps: int, surplus: int) -> tuple[LearnerState, UpdateLog]:
         """Make one shorter update."""
-        return self._checked(self._finish(steps, surplus)(self.groups, state))
+        return self._checked(_programs().finish(self._env, self._many, steps, surplus, self.groups, state))
 
     def evaluate(self, state: LearnerState, copies: int, evaluation: Evaluation) -> list[EpisodeResults]:
         """Play one episode in every evaluation copy."""
-        play = self._evaluate(copies, evaluation.stochastic)
-        results = play(self.groups, state.agents, state.key, jnp.uint32(evaluation.seed))
+        shape = (self._make_env(copies), self._many, self._max_steps, evaluation.stochastic)
+        results = _programs().evaluate(
+            *shape, self.groups, state.agents, state.key, jnp.uint32(evaluation.seed)
+        )
         return [jax.tree.map(np.asarray, one) for one in results]
 
     def close(self) -> None:
@@ -130,20 +132,10 @@ class CompiledLoggedRun:
         raise_fault(state.fault, tuple(group.agents for group in self.groups), self.seeds)
         return state, jax.tree.map(np.asarray, log)
 
-    def _over_seeds(self, function: Callable[..., Any], axes: tuple[int | None, ...]) -> Callable[..., Any]:
-        return jax.vmap(function, in_axes=axes) if len(self.seeds) > 1 else function
-
-    def _compile_finish(self, steps: int, surplus: int) -> Any:  # noqa: ANN401 (a jitted function)
-        finish = partial(_finish, self._env, steps, surplus)
-        return jax.jit(
-            self._over_seeds(finish, (None, 0)), donate_argnums=1, compiler_options=compiler_options()
-        )
-
-    def _compile_evaluation(
-        self, make_env: Callable[[int], GroupedEnv], copies: int, stochastic: bool
-    ) -> Any:  # noqa: ANN401
-        play = partial(evaluate_groups, make_env(copies), self._max_steps, stochastic)
-        return jax.jit(self._over_seeds(play, (None, 0, 0, None)), compiler_options=compiler_options())
+    @property
+    def _many(self) -> bool:
+        """Whether states and logs have an axis of seeds."""
+        return len(self.seeds) > 1
 
 
 class HostLoggedRun:
@@ -210,13 +202,75 @@ class HostLoggedRun:
         return after, jax.tree.map(np.asarray, log)
 
 
+def _over_seeds(many: bool, function: Callable[..., Any], axes: tuple[int | None, ...]) -> Callable[..., Any]:
+    return jax.vmap(function, in_axes=axes) if many else function
+
+
+class Programs(NamedTuple):
+    """The compiled functions of all runs: runs over equal environments share what is compiled."""
+
+    init: Any
+    advance: Any
+    finish: Any
+    evaluate: Any
+
+
+@lru_cache
+def _programs() -> Programs:
+    compiled = partial(jax.jit, compiler_options=compiler_options())
+    return Programs(
+        init=jax.jit(_init, static_argnums=(0, 1)),
+        advance=compiled(_advance, static_argnums=(0, 1, 2, 3), donate_argnums=5),
+        finish=compiled(_finish, static_argnums=(0, 1, 2, 3), donate_argnums=5),
+        evaluate=compiled(_evaluate, static_argnums=(0, 1, 2, 3)),
+    )
+
+
+def _init(env: GroupedEnv, many: bool, groups: Groups, key: Array) -> LearnerState:
+    state: LearnerState = _over_seeds(many, partial(scan_driver.init, env), (None, 0))(groups, key)
+    return state
+
+
 def _advance(
-    env: GroupedEnv, steps: int, capacity: int, groups: Groups, state: LearnerState, updates: Array
+    env: GroupedEnv,
+    many: bool,
+    steps: int,
+    capacity: int,
+    groups: Groups,
+    state: LearnerState,
+    updates: Array,
 ) -> tuple[LearnerState, UpdateLog]:
-    return advance_logged(env, groups, steps, capacity, state, updates)
+    def advance(groups: Groups, state: LearnerState, updates: Array) -> tuple[LearnerState, UpdateLog]:
+        return advance_logged(env, groups, steps, capacity, state, updates)
+
+    advanced: tuple[LearnerState, UpdateLog] = _over_seeds(many, advance, (None, 0, None))(
+        groups, state, updates
+    )
+    return advanced
 
 
 def _finish(
-    env: GroupedEnv, steps: int, surplus: int, groups: Groups, state: LearnerState
+    env: GroupedEnv, many: bool, steps: int, surplus: int, groups: Groups, state: LearnerState
 ) -> tuple[LearnerState, UpdateLog]:
-    return finish_logged(env, groups, steps, surplus, state)
+    def finish(groups: Groups, state: LearnerState) -> tuple[LearnerState, UpdateLog]:
+        return finish_logged(env, groups, steps, surplus, state)
+
+    finished: tuple[LearnerState, UpdateLog] = _over_seeds(many, finish, (None, 0))(groups, state)
+    return finished
+
+
+def _evaluate(
+    env: GroupedEnv,
+    many: bool,
+    steps: int,
+    stochastic: bool,
+    groups: Groups,
+    agents: tuple[AgentState, ...],
+    key: Array,
+    seed: Array,
+) -> tuple[EpisodeResults, ...]:
+    play = partial(evaluate_groups, env, steps, stochastic)
+    results: tuple[EpisodeResults, ...] = _over_seeds(many, play, (None, 0, 0, None))(
+        groups, agents, key, seed
+    )
+    return results

@@ -134,7 +134,7 @@ class ProximalLearner(struct.PyTreeNode):
     network: Network = struct.field(pytree_node=False)
     epochs: int = struct.field(pytree_node=False)
     minibatches: int = struct.field(pytree_node=False)
-    total_optimizer_steps: int = struct.field(pytree_node=False)
+    total_optimizer_steps: int | Array  # traced: a longer training then needs no other program
     anneal: bool = struct.field(pytree_node=False, default=False)
     normalize_observations: bool = struct.field(pytree_node=False, default=False)
     normalize_rewards: bool = struct.field(pytree_node=False, default=False)
