@@ -14,9 +14,9 @@ from dressage.cli.training_loop import Outcome
 from dressage.config import Option
 from dressage.reporting.film import write_film
 from dressage.reporting.filming import FILMED_OF
-from dressage.reporting.metric_rows import jsonable, read_rows
+from dressage.reporting.metric_rows import jsonable, over_seeds, read_rows
 from dressage.reporting.plots import learning_curve, write_learning_curves
-from dressage.reporting.report import Findings, gather, write_report
+from dressage.reporting.report import COST, Findings, gather, write_report
 from dressage.reporting.run_folder import FINISHED, INTERRUPTED, RunFolder, RunRecord, write_json
 from dressage.reporting.seed_statistics import ReturnSummary
 from dressage.reporting.wording import (
@@ -73,12 +73,15 @@ def show_results(console: Console, folder: RunFolder, options: Sequence[Option])
 def _result_lines(found: Findings) -> list[tuple[str, str]]:
     lines = []
     if found.returns is not None:
-        early = found.evaluated_after < found.summary["steps_taken"]
-        when = f", after {describe_count(found.evaluated_after, 'step')}" if early else ""
+        evaluated_after = found.evaluation["steps"]
+        early = evaluated_after < found.summary["steps_taken"]
+        when = f", after {describe_count(evaluated_after, 'step')}" if early else ""
         lines.append(("return", f"{_with_interval(found.returns)}  ({found.returns.meaning}{when})"))
         if found.returns.over_seeds:
             columns = zip(found.record.seeds, found.returns.seed_means, strict=True)
             lines.append(("by seed", "  ".join(f"{seed}: {describe_number(mean)}" for seed, mean in columns)))
+        cost = over_seeds(found.evaluation, COST)
+        lines += [] if math.isnan(cost) else [("cost", f"{describe_number(cost)} an episode")]
         if found.returns.unfinished:
             lines.append(("", describe_unfinished(found.returns.unfinished)))
     summary = found.summary

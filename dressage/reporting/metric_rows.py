@@ -127,6 +127,19 @@ def seed_values(row: Mapping[str, Any], name: str) -> np.ndarray:
     return np.atleast_1d(np.asarray(row.get(name), dtype=np.float64))
 
 
+def agents_of(row: Mapping[str, Any]) -> list[str]:
+    """Return the names of the agents that a row has evaluations of; empty where there is one alone."""
+    start = "eval/return_mean/"
+    return [name.removeprefix(start) for name in row if name.startswith(start)]
+
+
+def over_seeds(row: Mapping[str, Any], name: str) -> float:
+    """Return the mean of a metric over the seeds that have it; NaN where none has."""
+    values = seed_values(row, name)
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan
+
+
 def episode_returns(row: Mapping[str, Any]) -> np.ndarray:
     """Return an evaluation's returns, `[K, E]` float64, NaN where the episode did not finish."""
     return np.atleast_2d(np.asarray(row["eval/returns"], dtype=np.float64))

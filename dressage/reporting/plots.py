@@ -178,7 +178,7 @@ def _draw_diagnostic(axes: Axes, training: Sequence[Row], name: str) -> None:
         drawn = ~np.isnan(column)
         axes.plot(steps[drawn], column[drawn], color=COLOURS[0], linewidth=1.2, alpha=faint)
     _dress(axes)
-    axes.tick_params(labelsize=7)
+    axes.tick_params(which="both", labelsize=7)
     axes.xaxis.set_major_formatter(FuncFormatter(_short_count))
     axes.locator_params(axis="x", nbins=4)
     known = values[~np.isnan(values)]

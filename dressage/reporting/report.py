@@ -1,6 +1,7 @@
 """Owns the report of a run: gathers what the run directory holds into one self-contained HTML page."""
 
 import base64
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 from dressage.config import Option
 from dressage.reporting import report_page as html
-from dressage.reporting.metric_rows import Row, episode_returns, of_kind, read_rows
+from dressage.reporting.metric_rows import Row, agents_of, episode_returns, of_kind, over_seeds, read_rows
 from dressage.reporting.plots import diagnostics_svg
 from dressage.reporting.run_folder import FINISHED, RunFolder, RunRecord, read_summary
 from dressage.reporting.seed_statistics import ReturnSummary, summarize_returns
@@ -20,6 +21,8 @@ from dressage.reporting.wording import (
     describe_number,
     describe_unfinished,
 )
+
+COST = "eval/cost_mean"
 
 MEDIA_TYPES = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}
 
@@ -34,7 +37,7 @@ class Findings:
         rows: The metric rows.
         summary: What `summary.json` says; empty for a run that never finished.
         returns: The last evaluation; None for a run without one.
-        evaluated_after: Environment steps of each seed before that evaluation.
+        evaluation: The row of that evaluation; empty for a run without one.
         options: Declarations of the learner's options.
     """
 
@@ -43,7 +46,7 @@ class Findings:
     rows: Sequence[Row]
     summary: Mapping[str, Any]
     returns: ReturnSummary | None
-    evaluated_after: int
+    evaluation: Row
     options: Sequence[Option]
 
 
@@ -59,8 +62,8 @@ def write_report(folder: RunFolder, options: Sequence[Option]) -> Path:
         CheckpointError: If a file of the run is damaged.
     """
     found = gather(folder, options)
-    parts = [_header(found), _headline(found), _pictures(found), _seeds(found), _diagnostics(found)]
-    parts += [_options(found), _circumstances(found), _going_on(found), _footer(found)]
+    parts = [_header(found), _headline(found), _pictures(found), _seeds(found), _agents(found)]
+    parts += [_diagnostics(found), _options(found), _circumstances(found), _going_on(found), _footer(found)]
     text = html.page(f"{found.record.task} - dressage", "\n".join(part for part in parts if part))
     folder.report.write_text(text, encoding="utf-8")
     return folder.report
@@ -71,8 +74,8 @@ def gather(folder: RunFolder, options: Sequence[Option]) -> Findings:
     rows = read_rows(folder.metrics)
     evaluations = of_kind(rows, "eval")
     returns = summarize_returns(episode_returns(evaluations[-1])) if evaluations else None
-    after = evaluations[-1]["steps"] if evaluations else 0
-    return Findings(folder, RunRecord.read(folder), rows, read_summary(folder), returns, after, options)
+    last = evaluations[-1] if evaluations else {}
+    return Findings(folder, RunRecord.read(folder), rows, read_summary(folder), returns, last, options)
 
 
 def describe_resume(exact: bool) -> str:
@@ -93,7 +96,7 @@ def _headline(found: Findings) -> str:
     if found.returns is None:
         result = '<div class="result">no evaluation</div>'
     else:
-        result = _result(found.returns, found.evaluated_after)
+        result = _result(found.returns, found.evaluation["steps"])
     return html.section("", f'<div class="headline"><div>{result}</div>{html.tiles(_tiles(found))}</div>')
 
 
@@ -116,6 +119,8 @@ def _tiles(found: Findings) -> list[tuple[str, str]]:
         entries.append(("first start-up", describe_duration(found.summary["start_up_s"])))
     if found.returns is not None:
         entries.append(("evaluation episodes", f"{found.returns.episodes:,}"))
+    cost = over_seeds(found.evaluation, COST)
+    entries += [] if math.isnan(cost) else [("cost per episode", describe_number(cost))]
     return entries
 
 
@@ -145,6 +150,21 @@ def _seeds(found: Findings) -> str:
         "Deep Reinforcement Learning at the Edge of the Statistical Precipice, NeurIPS 2021."
     )
     return html.section("Seeds", html.table(("seed", "mean return", "std over episodes"), rows) + note)
+
+
+def _agents(found: Findings) -> str:
+    row = found.evaluation
+    agents = agents_of(row)
+    heads = {"mean return": "eval/return_mean", "mean cost": COST}
+    shown = {head: name for head, name in heads.items() if agents and f"{name}/{agents[0]}" in row}
+    rows = [
+        (agent, *(describe_number(over_seeds(row, f"{name}/{agent}")) for name in shown.values()))
+        for agent in agents
+    ]
+    if not rows:
+        return ""
+    note = html.paragraph("The return per episode above is the mean over the agents.")
+    return html.section("Agents", html.table(("agent", *shown), rows) + note)
 
 
 def _diagnostics(found: Findings) -> str:

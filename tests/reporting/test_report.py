@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dressage.errors import CheckpointError, ConfigError
-from dressage.reporting.metric_rows import read_rows
+from dressage.reporting.metric_rows import encode, read_rows
 from dressage.reporting.plots import learning_curve, write_learning_curves
 from dressage.reporting.report import write_report
 from dressage.reporting.run_folder import RunFolder, RunRecord, read_summary, write_json
@@ -154,6 +154,27 @@ def test_a_speed_that_was_not_measured_has_no_tile(tmp_path):
     assert "steps per second" in report_of(folder)
     write_json(folder.summary, read_summary(folder) | {"steps_per_second": None})
     assert "steps per second" not in report_of(folder)
+
+
+def test_agents_are_told_apart_with_returns_and_costs(tmp_path):
+    folder = fabricate(tmp_path / "run", seeds=(0, 1))
+    last = read_rows(folder.metrics)[-1]
+    of_agents = {
+        "eval/return_mean/left": [1.0, 3.0],
+        "eval/return_mean/right": [None, 7.0],
+        "eval/cost_mean": [0.25, 0.75],
+        "eval/cost_mean/left": [0.5, 1.5],
+        "eval/cost_mean/right": [0.0, 0.0],
+    }
+    with folder.metrics.open("a", encoding="utf-8") as file:
+        file.write(encode(last | of_agents) + "\n")
+    page = report_of(folder)
+    assert "<tr><td>left</td><td>2</td><td>1</td></tr><tr><td>right</td><td>7</td><td>0</td></tr>" in page
+    assert "<dt>cost per episode</dt><dd>0.5</dd>" in page
+
+
+def test_a_run_of_one_agent_has_no_table_of_agents(finished_run):
+    assert "<h2>Agents</h2>" not in report_of(finished_run)
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path):
