@@ -224,6 +224,44 @@ def test_an_observation_of_another_shape_than_its_space_says_is_refused_at_once(
         HostVectorEnv(Grows([lambda: Script([])])).reset(0)
 
 
+class Sloppy(Script):
+    """Gives whatever it is told to give as the result of a step."""
+
+    def __init__(self, result):
+        super().__init__([(0.0, [])])
+        self.result = result
+
+    def step(self, action):
+        return self.result() if callable(self.result) else self.result
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        (np.zeros(3, np.float32), 0.0, False, False, {}),
+        (np.zeros(1, np.float32), 0.0, False, {}),
+        (np.zeros(1, np.float32), "much", False, False, {}),
+        None,
+    ],
+    ids=["shape", "four", "reward", "nothing"],
+)
+def test_a_step_that_gives_what_its_spaces_do_not_say_is_refused_by_name(result):
+    vector = HostVectorEnv(SyncVectorEnv([lambda: Sloppy(result)], autoreset_mode="SameStep"), "sloppy")
+    vector.reset(0)
+    with pytest.raises(EnvironmentContractError, match=r"sloppy\.step returned what .*observations in Box"):
+        vector.step(np.zeros(1, np.int64))
+
+
+def test_an_error_of_the_environment_itself_comes_out_as_it_is():
+    vector = HostVectorEnv(
+        SyncVectorEnv([lambda: Sloppy(lambda: int("no number"))], autoreset_mode="SameStep")
+    )
+    vector.reset(0)
+    with pytest.raises(ValueError, match="invalid literal") as caught:
+        vector.step(np.zeros(1, np.int64))
+    assert not isinstance(caught.value, EnvironmentContractError)
+
+
 ACTIONS = [
     (spaces.Discrete(3, start=-1), [-1, 0, 1]),
     (spaces.MultiDiscrete([2, 3], start=[1, -1]), [[2, -1], [1, 1]]),

@@ -1,5 +1,6 @@
 """Gymnasium environments on the host: many copies, their final observations kept in every autoreset mode."""
 
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -106,7 +107,7 @@ class HostVectorEnv:
         self._returns, self._lengths = np.zeros_like(self._returns), np.zeros_like(self._lengths)
         self._resetting = np.zeros_like(self._resetting)
         seed = self._seed if seed is None else seed
-        observation, _ = self.env.reset(seed=self._seeds(seed))
+        observation, _ = self._guarded("reset", lambda: self.env.reset(seed=self._seeds(seed)))
         self._observation = self._observed(observation)
         return self._observation
 
@@ -120,11 +121,12 @@ class HostVectorEnv:
             The step.
 
         Raises:
-            EnvironmentContractError: If an observation has the wrong shape, or an episode was truncated and
-                its final observation is nowhere to be found.
+            EnvironmentContractError: If a copy gave something else than five results that fit its spaces, or
+                an episode was truncated and its final observation is nowhere to be found.
         """
         valid = ~self._resetting
-        observed, reward, terminated, truncated, infos = self.env.step(self._action(action))
+        taken = self._action(action)
+        observed, reward, terminated, truncated, infos = self._guarded("step", lambda: self.env.step(taken))
         terminated = np.asarray(terminated, bool) & valid
         truncated = np.asarray(truncated, bool) & valid
         reward = np.where(valid, np.asarray(reward, np.float32), np.float32(0))
@@ -157,6 +159,18 @@ class HostVectorEnv:
     def close(self) -> None:
         """Close all copies."""
         self.env.close()
+
+    def _guarded(self, what: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401 (what Gymnasium returns)
+        """Call the vector environment; name the place where it cannot put the copies' results together."""
+        try:
+            return call()
+        except (TypeError, ValueError) as error:
+            if not _raised_between_copies(error):
+                raise
+            raise EnvironmentContractError(
+                f"{self.name}.{what} returned what Gymnasium cannot take ({error}). It must return what its "
+                f"spaces say: observations in {self.env.single_observation_space!r}."
+            ) from error
 
     def _seeds(self, seed: int | None) -> Any:  # noqa: ANN401 (an int, a list of them, or None)
         # Neighbouring seeds would share copies if copy b took seed + b; derived seeds do not.
@@ -364,6 +378,12 @@ def _row(values: Any, copy: int, mask: Any) -> Any:  # noqa: ANN401
     if isinstance(values, Mapping):
         return {name: value[copy] for name, value in values.items() if not name.startswith("_")}
     return values[copy]
+
+
+def _raised_between_copies(error: Exception) -> bool:
+    """Whether Gymnasium failed in handling what the copies returned, rather than a copy in its own code."""
+    frames = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return all(name.startswith(("gymnasium.vector", "numpy", "functools", __name__)) for name in frames)
 
 
 def _own_info(infos: Mapping[str, Any], ended: Array, valid: Array) -> dict[str, Array]:
