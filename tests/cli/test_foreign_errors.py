@@ -130,8 +130,8 @@ def test_the_whole_trace_is_shown_on_demand(words, own_task, dressage, monkeypat
 
 
 def test_an_error_of_ours_is_not_told_as_a_users(dressage, monkeypatch):
-    monkeypatch.setattr("dressage.cli.task_tables.SHIPPED", {})
-    with pytest.raises(KeyError, match="budget_bandit"):
+    monkeypatch.setattr("dressage.cli.task_tables.PREFIXES", {"x": None})
+    with pytest.raises(AttributeError, match="NoneType"):
         dressage("tasks")
 
 
