@@ -18,10 +18,10 @@ _CPU_OPTIONS: CompilerOptions = {
 def compiler_options() -> CompilerOptions | None:
     """Return the options to compile training with on JAX's default backend, for `jax.jit(compiler_options=)`.
 
-    On a CPU with two cores an update takes 15 to 25 % less time with them, and 3 % less where minibatches have
-    thousands of samples. Programs of dressage's own are compiled with them. `train` as a pure function leaves that to
-    whoever compiles it; its numbers equal those of training in chunks bit for bit where both are compiled
-    alike.
+    On a CPU with two cores an update takes 15 to 25 % less time with them, and 3 % less where minibatches
+    have thousands of samples. Programs of dressage's own are compiled with them. `train` as a pure function
+    leaves that to whoever compiles it; its numbers equal those of training in chunks bit for bit where both
+    are compiled alike.
 
     Returns:
         Names and values for XLA; None where the default backend is no CPU.
