@@ -18,7 +18,15 @@ from dressage.policy.base_policy import BasePolicy, Fragment, PolicyRole, TrainC
 from dressage.runtime.accounts import Counters, Stopwatch, episode_metrics
 from dressage.runtime.checkpoints import RunCheckpoints, RunState
 from dressage.runtime.config import RuntimeConfig
-from dressage.runtime.records import Collected, EpisodeSums, Hello, Order, RunSpec, Transport
+from dressage.runtime.records import (
+    Collected,
+    EpisodeSums,
+    Hello,
+    Order,
+    RunSpec,
+    Transport,
+    WorkerState,
+)
 from dressage.runtime.seeds import learner_seed, worker_seed
 from dressage.runtime.transports import make_transport, shares_stream
 
@@ -112,6 +120,11 @@ class Engine:
             return "no (environment state not saved)"
         return "yes"
 
+    @property
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers, each on its own machine; the learner's own where they are inline."""
+        return [hello.pid for hello in self._hellos]
+
     def run(self, updates: int, stop: Callable[[Mapping[str, Any]], bool] | None = None) -> RunReport:
         """Train until so many updates are behind the policy.
 
@@ -174,10 +187,10 @@ class Engine:
         """Make the workers, then the learner: it is drawn after the environments, as rsl_rl's runner does."""
         if shared:
             self.learner.seed(self._seed)
-        self._hellos: list[Hello] = [
+        workers = range(self._config.workers)
+        for worker in workers:
             self._transport.start(worker, worker_seed(self._seed, worker, 0))
-            for worker in range(self._config.workers)
-        ]
+        self._hellos: list[Hello] = [self._transport.hello(worker) for worker in workers]
         self._travels = shared and self._transport.travelling_stream
         if self._travels:
             self.learner.load_random_state(self._hellos[0].stream)
@@ -273,14 +286,17 @@ class Engine:
 
     def _survive(self, worker: int, error: DressageError) -> None:
         """Drop a fragment and replace what failed, or raise where that is not allowed."""
-        hung = isinstance(error, WorkerLostError) and error.hung
-        lost = isinstance(error, WorkerLostError) and not hung
+        lost = isinstance(error, WorkerLostError) and not error.hung
         broken = isinstance(error, NonFiniteError) and self._config.non_finite == "quarantine"
         if not lost and not broken:
             raise error
         self.counters.drop(self._hellos[worker].num_envs * self.learner.num_steps)
+        self._replace(worker, error, lost=lost)
+
+    def _replace(self, worker: int, error: DressageError, *, lost: bool) -> None:
+        """Replace a worker that was lost, or the environment of one, or raise where the budget is spent."""
         self.counters.lost_workers += lost
-        self.counters.quarantined_fragments += broken
+        self.counters.quarantined_fragments += not lost
         if self.counters.restarts >= self._config.restart_budget:
             spent = f" The run has made {self.counters.restarts} restarts, all that restart_budget allows."
             raise type(error)(str(error) + spent)
@@ -293,7 +309,8 @@ class Engine:
         seed = worker_seed(self._seed, worker, self._lives[worker])
         self._tell(f"worker {worker} begins anew with seed {seed}: {why}", {"worker": worker, "seed": seed})
         if start:
-            self._hellos[worker] = self._transport.start(worker, seed)
+            self._transport.start(worker, seed)
+            self._hellos[worker] = self._transport.hello(worker)
         else:
             self._transport.rebuild(worker, seed)
 
@@ -313,11 +330,18 @@ class Engine:
             return
         with self._watch.stage("checkpoint"):
             exact = self.exact_resume == "yes"
-            workers = [
-                self._transport.state(worker) if exact else None for worker in range(len(self._hellos))
-            ]
+            workers = [self._state_of(worker) if exact else None for worker in range(len(self._hellos))]
             state = RunState(self.counters, tuple(self._lives), tuple(workers), self.learner.random_state())
             self._checkpoints.save(self.learner, state)
+
+    def _state_of(self, worker: int) -> WorkerState:
+        try:
+            return self._transport.state(worker)
+        except WorkerLostError as error:
+            if error.hung:
+                raise
+            self._replace(worker, error, lost=True)
+            return self._transport.state(worker)
 
     def _tell(self, text: str, numbers: Mapping[str, int] | None = None) -> None:
         """Write an event, which is a row too."""

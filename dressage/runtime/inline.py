@@ -24,11 +24,15 @@ class InlineTransport:
         self._workers: dict[int, RolloutWorker] = {}
         self._orders: deque[tuple[int, Order]] = deque()
 
-    def start(self, worker: int, seed: int) -> Hello:
+    def start(self, worker: int, seed: int) -> None:
         """Make a worker."""
-        made = RolloutWorker(self._spec, worker, seed, host=False, shares_stream=self._shares)
-        self._workers[worker] = made
-        return made.hello()
+        self._workers[worker] = RolloutWorker(
+            self._spec, worker, seed, host=False, shares_stream=self._shares
+        )
+
+    def hello(self, worker: int) -> Hello:
+        """Return what a worker says of itself."""
+        return self._workers[worker].hello()
 
     def request(self, worker: int, order: Order) -> None:
         """Note an order."""

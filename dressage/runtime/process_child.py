@@ -31,6 +31,7 @@ def work(pipe: Connection, spec: bytes, index: int, seed: int, slots: int) -> No
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group: the learner decides.
     end_with_parent()
     child = _Child(pipe, spec, index, seed, slots)
+    child.make()
     try:
         while child.obey(*pipe.recv()):
             pass
@@ -45,8 +46,16 @@ class _Child:
         self._pipe = pipe
         self._made_of = spec, index, seed
         self._worker: RolloutWorker | None = None
+        self._failure: Exception | None = None
         self._writer = FragmentWriter(slots)
         self._index = index
+
+    def make(self) -> None:
+        """Make the worker at once: all of a run start side by side. `HELLO` tells how it went."""
+        try:
+            self._made()
+        except Exception as error:  # noqa: BLE001 (kept for the first command)
+            self._failure = error
 
     def obey(self, command: str, what: Any) -> bool:  # noqa: ANN401
         """Obey one command and answer it; returns false for the last."""
@@ -69,17 +78,23 @@ class _Child:
             self._worker.close()
 
     def _do(self, command: str, what: Any) -> Any:  # noqa: ANN401
+        if self._failure is not None:
+            raise self._failure
         if command == HELLO:
-            spec, index, seed = self._made_of
-            made: RunSpec = pickle.loads(spec)
-            self._worker = RolloutWorker(made, index, seed)
-            return self._worker.hello()
+            return self._made().hello()
         assert self._worker is not None
         if command == COLLECT:
             return self._collect(what)
         if command == REBUILD:
             return self._worker.rebuild(what)
         return self._worker.state() if command == STATE else self._worker.load_state(what)
+
+    def _made(self) -> RolloutWorker:
+        if self._worker is None:
+            spec, index, seed = self._made_of
+            made: RunSpec = pickle.loads(spec)
+            self._worker = RolloutWorker(made, index, seed)
+        return self._worker
 
     def _collect(self, order: Any) -> Any:  # noqa: ANN401
         assert self._worker is not None

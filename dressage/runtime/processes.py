@@ -37,13 +37,15 @@ class ProcessTransport:
         self._workers: dict[int, _Worker] = {}
         self._arrived: deque[Delivery] = deque()
 
-    def start(self, worker: int, seed: int) -> Hello:
+    def start(self, worker: int, seed: int) -> None:
         """Spawn a process, in place of the worker's last."""
         if worker in self._workers:
             self._workers.pop(worker).end()
-        made = _Worker(worker, self._spec, seed, self._slots)
-        self._workers[worker] = made
-        hello: Hello = made.ask(HELLO, None, self._config.start_timeout_s, "starting")
+        self._workers[worker] = _Worker(worker, self._spec, seed, self._slots)
+
+    def hello(self, worker: int) -> Hello:
+        """Wait until a worker has made its environment and its policy."""
+        hello: Hello = self._workers[worker].ask(HELLO, None, self._config.start_timeout_s, "starting")
         return hello
 
     def request(self, worker: int, order: Order) -> None:

@@ -37,13 +37,16 @@ class RayTransport:
         self._arrived: deque[Delivery] = deque()
         self._published: tuple[Weights, Any] | None = None
 
-    def start(self, worker: int, seed: int) -> Hello:
+    def start(self, worker: int, seed: int) -> None:
         """Start an actor, in place of the worker's last."""
         if worker in self._actors:
             ray.kill(self._actors.pop(worker))
-        actor = self._cluster.actor(RayWorker, self._spec, worker, seed)
-        self._actors[worker] = actor
-        hello: Hello = outcome(actor.hello.remote(), _name(worker), self._config.start_timeout_s, "starting")
+        self._actors[worker] = self._cluster.actor(RayWorker, self._spec, worker, seed)
+
+    def hello(self, worker: int) -> Hello:
+        """Wait until an actor has made its environment and its policy."""
+        call = self._actors[worker].hello.remote()
+        hello: Hello = self._ask(call, worker, self._config.start_timeout_s, "starting")
         return hello
 
     def request(self, worker: int, order: Order) -> None:

@@ -51,12 +51,14 @@ class Hello:
         num_envs: `N`, its environment copies.
         stream: State of the random stream after the environment was made, `[K]` uint8.
         saves_state: Whether the environment's state can be saved.
+        pid: Process id, on whatever machine it runs.
     """
 
     meta: EnvMeta
     num_envs: int
     stream: np.ndarray
     saves_state: bool
+    pid: int
 
 
 @dataclass(frozen=True)
@@ -151,8 +153,12 @@ class Transport(Protocol):
 
     travelling_stream: bool
 
-    def start(self, worker: int, seed: int) -> Hello:
-        """Make a worker, in place of the one of that number if there was one.
+    def start(self, worker: int, seed: int) -> None:
+        """Begin to make a worker, in place of the one of that number if there was one."""
+        ...
+
+    def hello(self, worker: int) -> Hello:
+        """Wait until a worker is ready.
 
         Raises:
             WorkerLostError: If it ends or does not get ready in time.

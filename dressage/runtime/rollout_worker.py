@@ -1,5 +1,6 @@
 """A worker: environment copies with an EVAL policy beside them, collecting whole fragments."""
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -49,7 +50,8 @@ class RolloutWorker:
     def hello(self) -> Hello:
         """Say what was made."""
         stream = self._policy.random_state() if self._stream is None else self._stream
-        return Hello(self._env.meta(), self._env.num_envs, stream, self._env.state() is not None)
+        saves_state = self._env.state() is not None
+        return Hello(self._env.meta(), self._env.num_envs, stream, saves_state, os.getpid())
 
     def collect(self, order: Order) -> Collected:
         """Collect a fragment.

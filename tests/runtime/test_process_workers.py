@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,17 +27,6 @@ def is_there(pid):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def children():
-    """Return the processes of this one, spawned by multiprocessing or not."""
-    with open(f"/proc/self/task/{os.getpid()}/children") as file:
-        return {int(pid) for pid in file.read().split() if is_there(int(pid))}
-
-
-def spawned():
-    """Return the worker processes among the children."""
-    return {pid for pid in children() if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
 def wait_until(condition, seconds=30):
@@ -84,15 +72,27 @@ def test_past_the_budget_the_lost_worker_is_named(tmp_path):
 
 
 def test_a_worker_that_is_killed_while_idle_is_replaced_too():
-    before = spawned()
     rows = Rows()
     with Engine(spec(), RuntimeConfig(transport="processes"), sinks=[rows]) as engine:
         engine.run(1)
-        (pid,) = spawned() - before
+        (pid,) = engine.worker_pids
         os.kill(pid, signal.SIGKILL)
         assert wait_until(lambda: not is_there(pid))
         assert engine.run(3).updates == 3
     assert rows.of("train")[-1]["runtime/lost_workers"] == 1
+
+
+def test_a_worker_that_died_before_a_checkpoint_is_replaced_and_the_checkpoint_written(tmp_path):
+    def kill_one(row):
+        (pid,) = engine.worker_pids
+        os.kill(pid, signal.SIGKILL)
+        return wait_until(lambda: not is_there(pid))
+
+    with Engine(spec(), RuntimeConfig(transport="processes"), folder=tmp_path) as engine:
+        assert engine.run(5, stop=kill_one).updates == 1
+        assert engine.counters.lost_workers == engine.counters.restarts == 1
+        assert engine.counters.dropped_steps == 0  # no fragment was under way
+    assert [path.name for path in tmp_path.iterdir()] == ["update_00000001"]
 
 
 def test_a_hung_worker_is_named_after_its_time(tmp_path):
@@ -156,11 +156,11 @@ def test_a_resumed_run_in_processes_equals_the_uninterrupted_one(tmp_path):
 
 
 def test_closing_ends_every_process():
-    before = spawned()
     engine = Engine(spec(), RuntimeConfig(workers=2))
     engine.run(1)
-    started = spawned() - before
+    started = set(engine.worker_pids)
     assert len(started) == 2
+    assert all(is_there(pid) for pid in started)
     engine.close()
     engine.close()
     assert not any(is_there(pid) for pid in started)
@@ -179,7 +179,7 @@ if __name__ == "__main__":
             print("resumed", engine.resume(), flush=True)
             engine.run(engine.learner.version + 1)
             sys.exit(0)
-        print(*[worker._pid for worker in engine._transport._workers.values()], flush=True)
+        print(*engine.worker_pids, flush=True)
         engine.run(10**6)
 """
 
