@@ -4,8 +4,8 @@
 # ruff: noqa: ANN001, ANN201, ANN202, D102
 
 # --8<-- [start:environment]
-import gymnasium
 import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from pettingzoo import ParallelEnv
 
 
@@ -15,15 +15,17 @@ class Handover(ParallelEnv):
     metadata = {"name": "handover"}
     possible_agents = ["picker", "runner"]
 
+    action_spaces = {"picker": Discrete(4), "runner": Discrete(3)}
+    observation_spaces = {
+        "picker": Dict(runner=Discrete(3), action_mask=MultiBinary(4)),  # what it did last, what is legal now
+        "runner": Box(0.0, 1.0, (3,), np.float32),
+    }
+
     def observation_space(self, agent):
-        if agent == "picker":  # what the runner did last, and what is legal now
-            return gymnasium.spaces.Dict(
-                runner=gymnasium.spaces.Discrete(3), action_mask=gymnasium.spaces.MultiBinary(4)
-            )
-        return gymnasium.spaces.Box(0.0, 1.0, (3,), np.float32)
+        return self.observation_spaces[agent]
 
     def action_space(self, agent):
-        return gymnasium.spaces.Discrete(4 if agent == "picker" else 3)
+        return self.action_spaces[agent]
 
     def reset(self, seed=None, options=None):
         if seed is not None:

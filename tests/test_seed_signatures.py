@@ -10,6 +10,7 @@ import inspect
 from typing import Any
 
 import pytest
+from flax import linen as nn
 
 import dressage
 from tests.seed_defaults import SEED_DEFAULTS
@@ -67,7 +68,23 @@ SIGNATURES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("action_shape", ()),
         ("action_start", ()),
     ),
+    "rl.ippo.validate_ippo_config": (("overrides", None),),
+    "rl.parameterized_ippo.validate_parameterized_ippo_config": (("overrides", None),),
+    "rl.parameterized_ippo.ParameterizedPolicyAdapter": (
+        ("agent_id", REQUIRED),
+        ("params", REQUIRED),
+        ("apply_fn", REQUIRED),
+        ("obs_dim", REQUIRED),
+        ("action_kind", "discrete"),
+        ("action_nvec", ()),
+        ("action_shape", ()),
+        ("action_start", ()),
+        ("continuous_dim", 0),
+    ),
 }
+
+# Path of a learner: whether its options have a default. A seed follows, by name only.
+LEARNERS = {"rl.ippo.IPPO": True, "rl.parameterized_ippo.ParameterizedIPPO": True}
 
 # Path: the fields of the dataclass in order.
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -101,7 +118,10 @@ BASES = {
     "ppo.PPOResult": "ppo.Base",
     "ppo.Policy": "ppo.Base",
     "ppo.RunnerState": "ppo.Base",
+    "rl.parameterized_ippo.ParameterizedPolicyAdapter": "rl.base.PolicyAdapter",
 }
+
+MODULES = ("rl.ippo.ActorCritic", "rl.parameterized_ippo.ParameterizedActorCritic")
 
 NAMES = (
     "ppo.Base",
@@ -146,6 +166,19 @@ def test_the_promised_parameters_may_be_given_by_position_or_by_name(path):
 def test_every_added_parameter_has_a_default(path):
     added = list(inspect.signature(named(path)).parameters.values())[len(SIGNATURES[path]) :]
     assert [parameter.name for parameter in added if parameter.default is REQUIRED] == []
+
+
+@pytest.mark.parametrize("path", LEARNERS)
+def test_a_learner_takes_its_options_and_by_name_a_seed(path):
+    cfg, seed, *added = inspect.signature(named(path)).parameters.values()
+    assert (cfg.name, cfg.default) == ("cfg", None if LEARNERS[path] else REQUIRED)
+    assert (seed.name, seed.default, seed.kind) == ("seed", 0, inspect.Parameter.KEYWORD_ONLY)
+    assert all(parameter.default is not REQUIRED for parameter in added)
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_a_promised_network_is_a_flax_module(path):
+    assert issubclass(named(path), nn.Module)
 
 
 @pytest.mark.parametrize("path", FIELDS)

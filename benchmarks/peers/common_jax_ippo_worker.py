@@ -1,11 +1,15 @@
 """Worker of the stand-in for the common single-file JAX IPPO; runs where dressage runs."""
 
+import sys
+from contextlib import redirect_stdout
 from functools import partial
 
 import jax
-from common_jax_ippo import train
 from common_jax_ppo import Sizes
 from protocol import Prepared, compiled, serve, settings
+
+with redirect_stdout(sys.stderr):  # JaxMARL prints what it could not import.
+    from common_jax_ippo import train
 
 GIVEN = settings()
 
