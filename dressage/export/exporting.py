@@ -13,12 +13,13 @@ from dressage.config import suggest
 from dressage.errors import CheckpointError, ConfigError
 from dressage.export.card import Card
 from dressage.export.comparison import differences, own_errors
+from dressage.export.manifest import write_manifest
 from dressage.export.numpy_policy import NumpyPolicy
 from dressage.export.onnx_format import to_onnx
 from dressage.export.onnx_policy import OnnxPolicy
 from dressage.export.probes import probe_inputs
 from dressage.export.stablehlo import StableHloPolicy, to_stablehlo
-from dressage.learning.policy_files import check_seal, pack, write_whole
+from dressage.learning.policy_files import check_seal, pack, safe_names, write_whole
 from dressage.learning.policy_graph import Arrays, Deployable, Deployment
 
 FORMATS = ("onnx", "safetensors", "stablehlo")
@@ -94,12 +95,13 @@ def export_policies(
     Raises:
         ConfigError: If there is no policy, or two agents' names make one file name.
     """
-    from dressage.export.manifest import file_names, write_manifest
-
-    folder = Path(folder)
-    names = file_names(list(policies), _format_of(Path(f"policy.{format}"), format))
+    if not policies:
+        raise ConfigError("There is no policy to export: the mapping of agents is empty.")
+    folder, names = Path(folder), safe_names(list(policies))
     paths = {
-        agent: export_policy(policy, folder / names[agent], format=format, card=(cards or {}).get(agent))
+        agent: export_policy(
+            policy, folder / f"{names[agent]}.{format}", format=format, card=(cards or {}).get(agent)
+        )
         for agent, policy in policies.items()
     }
     write_manifest(folder, paths)
@@ -172,8 +174,8 @@ def file_content(
         return to_onnx(deployment.graph, _without_ops(description))
     if format == "stablehlo":
         return to_stablehlo(deployment.graph, _without_ops(description))
-    if not critic:
-        left_out = deployment.training_only
+    left_out = deployment.training_only
+    if not critic and left_out is not None:
         tensors = {name: array for name, array in tensors.items() if not name.startswith(left_out)}
     return pack(description, tensors)
 

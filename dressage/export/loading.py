@@ -67,4 +67,13 @@ def _load_ppo(description: Mapping[str, Any], tensors: Mapping[str, np.ndarray])
     return Policy.from_tensors(description, tensors)
 
 
-_LOADERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], Any]] = {"ppo": _load_ppo}
+def _load_adapter(description: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Any:  # noqa: ANN401
+    from dressage.rl.adapters import load_adapter
+
+    return load_adapter(description, tensors)
+
+
+_LOADERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], Any]] = {
+    "adapter": _load_adapter,
+    "ppo": _load_ppo,
+}

@@ -1,31 +1,13 @@
 """Owns the list of one file for each agent, with checksums."""
 
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from dressage.errors import CheckpointError, ConfigError
+from dressage.errors import CheckpointError
 from dressage.learning.policy_files import check_seal, describe, read_description, seal, write_whole
 
 MANIFEST = "policies.json"
-
-
-def file_names(agents: Sequence[str], suffix: str) -> dict[str, str]:
-    """Make a file name for each agent: its own name, with a dash where a file system may object.
-
-    Raises:
-        ConfigError: If there is no agent, or two names come out equal.
-    """
-    if not agents:
-        raise ConfigError("There is no policy to export: the mapping of agents is empty.")
-    names = {agent: re.sub(r"[^\w.-]", "-", str(agent)) + f".{suffix}" for agent in agents}
-    taken: dict[str, str] = {}
-    for agent, name in names.items():
-        if name in taken:
-            raise ConfigError(f"The agents {taken[name]!r} and {agent!r} would both be written to {name}.")
-        taken[name] = agent
-    return names
 
 
 def write_manifest(folder: Path, paths: Mapping[str, Path]) -> None:

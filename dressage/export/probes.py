@@ -34,21 +34,23 @@ def probe_inputs(
         By name, `[N, *shape]`.
     """
     rng = np.random.default_rng(seed)
-    size = sum(_size(port) for port in graph["inputs"] if _is_observation(port, graph))
+    size = sum(_width(port, graph) for port in graph["inputs"])
     centre, spread = np.broadcast_to(mean, size), np.broadcast_to(deviation, size)
-    rows, first = {}, 0
+    rows: Arrays = {}
+    first, masks = 0, _legal(rng, count, graph)
     for port in graph["inputs"]:
+        own = slice(first, first + _width(port, graph))
+        first = own.stop
         if port["dtype"] == "int64":
             rows[port["name"]] = rng.integers(-1, 8, (count, *port["shape"]))
         elif port["dtype"] == "bool":
-            rows[port["name"]] = _masks(rng, (count, *port["shape"]))
+            rows[port["name"]] = masks[:, : _size(port)].reshape(count, *port["shape"])
+            masks = masks[:, _size(port) :]
         elif port["name"] in graph["states"]:
             rows[port["name"]] = rng.uniform(-1, 1, (count, *port["shape"])).astype(np.float32)
         else:
-            own = slice(first, first + _size(port))
             flat = _numbers(rng, count, centre[own], spread[own])
             rows[port["name"]] = flat.reshape(count, *port["shape"]).astype(np.float32)
-            first += _size(port)
     return rows
 
 
@@ -65,15 +67,22 @@ def _numbers(rng: np.random.Generator, count: int, centre: Any, spread: Any) -> 
     return rows
 
 
-def _masks(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
-    masks = rng.random(shape) < 0.7
-    masks[..., 0] = True
-    return masks
+def _legal(rng: np.random.Generator, count: int, graph: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Draw masks of all discrete choices, `[N, sum(nvec)]`; each component keeps at least one choice."""
+    nvec = [_size(port) for port in graph["outputs"] if port["name"].startswith("probabilities")]
+    parts = [rng.random((count, size)) < 0.6 for size in nvec]
+    for part in parts:
+        part[np.arange(count), rng.integers(0, part.shape[1], count)] = True
+    return np.concatenate([np.ones((count, 0), bool), *parts], axis=1)
 
 
 def _size(port: Mapping[str, Any]) -> int:
     return int(np.prod(port["shape"], dtype=int))
 
 
-def _is_observation(port: Mapping[str, Any], graph: Mapping[str, Any]) -> bool:
-    return port["dtype"] == "float32" and port["name"] not in graph["states"]
+def _width(port: Mapping[str, Any], graph: Mapping[str, Any]) -> int:
+    """Return how many numbers of the flattened observation an input makes: categories count one each."""
+    if port["dtype"] == "bool" or port["name"] in graph["states"]:
+        return 0
+    one_hot = [op for op in graph.get("ops", ()) if op["out"] == f"one_hot_{port['name']}"]
+    return len(one_hot[0]["categories"]) if one_hot else _size(port)

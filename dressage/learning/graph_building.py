@@ -109,14 +109,40 @@ def add_perceptron(
 ) -> str:
     """Stack the dense layers `Dense_0`, `Dense_1`, … of Flax parameters, the last one without activation."""
     count = sum(layer.startswith("Dense_") for layer in layers)
-    for index in range(count):
-        layer = layers[f"Dense_{index}"]
+    for index in range(count - 1):
         place = f"{name}/Dense_{index}"
-        weights = [draft.weight(f"{place}/{part}", layer[part]) for part in ("kernel", "bias")]
-        last = index == count - 1
-        made = output if last else f"hidden_{index}"
-        value = draft.add("dense", [value, *weights], made, {} if last else {"activation": activation})
-    return value
+        value = add_dense(draft, value, layers[f"Dense_{index}"], place, f"hidden_{index}", activation)
+    return add_dense(draft, value, layers[f"Dense_{count - 1}"], f"{name}/Dense_{count - 1}", output)
+
+
+def add_recurrent_tower(
+    draft: GraphDraft,
+    value: str,
+    layers: Mapping[str, Mapping[str, Any]],
+    activation: str,
+    name: str = "actor",
+) -> str:
+    """Stack dense layers `Dense_0`, …, a gated recurrent unit `cell` and a linear `head`."""
+    count = sum(layer.startswith("Dense_") for layer in layers)
+    for index in range(count):
+        place = f"{name}/Dense_{index}"
+        value = add_dense(draft, value, layers[f"Dense_{index}"], place, f"hidden_{index}", activation)
+    value = add_gru(draft, value, layers["cell"])
+    return add_dense(draft, value, layers["head"], f"{name}/head", "outputs")
+
+
+def add_dense(
+    draft: GraphDraft,
+    value: str,
+    layer: Mapping[str, Any],
+    place: str,
+    output: str,
+    activation: str | None = None,
+) -> str:
+    """Add one dense layer, with `kernel [in, out]` and `bias [out]` named by its place."""
+    weights = [draft.weight(f"{place}/{part}", layer[part]) for part in ("kernel", "bias")]
+    settings = {} if activation is None else {"activation": activation}
+    return draft.add("dense", [value, *weights], output, settings)
 
 
 def add_gru(draft: GraphDraft, value: str, cell: Mapping[str, Any], name: str = "memory") -> str:
@@ -147,7 +173,35 @@ def add_gru(draft: GraphDraft, value: str, cell: Mapping[str, Any], name: str = 
     return after
 
 
-def add_head(draft: GraphDraft, value: str, spec: AgentSpec, *, squash: bool, bounds: Any = None) -> str:  # noqa: ANN401
+def add_mask(draft: GraphDraft, shapes: Sequence[tuple[int, ...]], name: str, *, tree: bool) -> str:
+    """Take an action mask as the environment gives it: one array, or a tuple of one a component.
+
+    Args:
+        draft: The graph.
+        shapes: Shape of each part.
+        name: Name of the input, such as `observation.action_mask`.
+        tree: Whether the parts come as a tuple.
+
+    Returns:
+        The name of the flat mask `[sum(nvec)]`.
+    """
+    flat = []
+    for index, shape in enumerate(shapes):
+        part = draft.take(Port(f"{name}.{index}" if tree else name, shape, "bool"))
+        flattening = {"rank": len(shape), "size": int(np.prod(shape, dtype=int))}
+        flat.append(part if len(shape) == 1 else draft.add("flatten", [part], f"flat_{part}", flattening))
+    return flat[0] if len(flat) == 1 else draft.add("concat", flat, f"flat_{name}")
+
+
+def add_head(
+    draft: GraphDraft,
+    value: str,
+    spec: AgentSpec,
+    *,
+    squash: bool,
+    bounds: Any = None,  # noqa: ANN401 (arrays of either library)
+    mask: str | None = None,
+) -> str:
     """Turn head outputs into the environment's action, as `PolicyHead.environment_action` does with the mode.
 
     Args:
@@ -156,14 +210,15 @@ def add_head(draft: GraphDraft, value: str, spec: AgentSpec, *, squash: bool, bo
         spec: The agent's spaces.
         squash: Whether continuous actions are squashed by tanh; otherwise they are clipped.
         bounds: Lower and upper bounds `[2, D]`; None for those of `spec`.
+        mask: A flat mask of discrete choices `[sum(nvec)]`, True where one is legal; None for no mask.
 
     Returns:
         How the action's parts make up one action, for `GraphDraft.finish`.
     """
     if spec.action_kind == "parameterized":
-        return _add_parts(draft, value, spec)
+        return _add_parts(draft, value, spec, mask)
     if spec.action_nvec:
-        indices = _add_choices(draft, value, spec)
+        indices = _add_choices(draft, value, spec, mask)
         if spec.action_kind == "multi_discrete":
             stacked = draft.add("stack", indices, f"{ACTION}_components")
             draft.add("reshape", [stacked], ACTION, {"shape": list(spec.action_shape)})
@@ -211,15 +266,17 @@ def _half_width_and_middle(low: Any, high: Any, finite: Any) -> tuple[Any, Any]:
     return np.where(finite, half_width, np.float32(1)), middle
 
 
-def _add_choices(draft: GraphDraft, value: str, spec: AgentSpec) -> list[str]:
+def _add_choices(draft: GraphDraft, value: str, spec: AgentSpec, mask: str | None) -> list[str]:
     """Add a choice with its probabilities for each discrete component; returns the names of the indices."""
-    indices, first = [], 0
+    indices, first, width, choices = [], 0, spec.action_dim, sum(spec.action_nvec)
+    if mask is not None:
+        all_choices = {"start": 0, "stop": choices}
+        logits = draft.add("columns", [value], "all_logits", all_choices) if choices < width else value
+        value, width = draft.add("mask", [logits, mask], "legal_logits"), choices
     for component, (size, least) in enumerate(zip(spec.action_nvec, spec.action_start, strict=True)):
         ending = f"_{component}" if len(spec.action_nvec) > 1 else ""
         columns = {"start": first, "stop": first + size}
-        logits = (
-            value if size == spec.action_dim else draft.add("columns", [value], f"logits{ending}", columns)
-        )
+        logits = value if size == width else draft.add("columns", [value], f"logits{ending}", columns)
         first += size
         made = ACTION if spec.action_kind == "discrete" else f"choice{ending}"
         indices.append(draft.add("choose", [logits], made, {"start": int(least)}))
@@ -233,9 +290,9 @@ def _give_probabilities(draft: GraphDraft, spec: AgentSpec) -> None:
         draft.give(Port(f"{PROBABILITIES}{ending}", (size,)))
 
 
-def _add_parts(draft: GraphDraft, value: str, spec: AgentSpec) -> str:
+def _add_parts(draft: GraphDraft, value: str, spec: AgentSpec, mask: str | None) -> str:
     """Deal discrete components and raw parameters out to the parts of a Dict or Tuple action."""
-    indices = _add_choices(draft, value, spec)
+    indices = _add_choices(draft, value, spec, mask)
     first = sum(spec.action_nvec)
     for part in spec.action_parts:
         name, whole = f"{ACTION}.{part.name}", "float32" if part.kind == "continuous" else "int64"

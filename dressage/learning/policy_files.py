@@ -8,14 +8,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dressage import __version__
-from dressage.errors import CheckpointError
+from dressage.errors import CheckpointError, ConfigError
 
 FORMAT = 1
 FILE = "policy.safetensors"
@@ -121,6 +121,21 @@ def weights_digest(weights: Mapping[str, np.ndarray]) -> str:
         array = np.ascontiguousarray(weights[name])
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode() + array.tobytes())
     return digest.hexdigest()
+
+
+def safe_names(names: Sequence[str]) -> dict[str, str]:
+    """Make a file's name of each name, with a dash where a file system may object.
+
+    Raises:
+        ConfigError: If two names come out equal.
+    """
+    safe = {name: re.sub(r"[^\w.-]", "-", name) for name in names}
+    taken: dict[str, str] = {}
+    for name, file in safe.items():
+        if file in taken:
+            raise ConfigError(f"{taken[file]!r} and {name!r} would both be written to {file}.")
+        taken[file] = name
+    return safe
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -114,7 +114,7 @@ class Deployment:
         outputs: The live policy: maps the graph's inputs `[N, *shape]` to its outputs `[N, *shape]` by its
             own code, not by the graph.
         reference: The same in float64, whose distance from `outputs` is the policy's own rounding error.
-        training_only: Prefix of the tensors that acting does not need, such as a critic's.
+        training_only: Prefix of the tensors that acting does not need, such as a critic's; None for none.
     """
 
     graph: PolicyGraph
@@ -123,7 +123,7 @@ class Deployment:
     tensors: Arrays
     outputs: Callable[[Arrays], Arrays]
     reference: Callable[[Arrays], Arrays]
-    training_only: str = "critic/"
+    training_only: str | None = "critic/"
 
     def file_parts(self) -> tuple[dict[str, Any], Arrays]:
         """Return what a safetensors file of the policy describes, and its tensors."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -13,12 +13,15 @@ import numpy as np
 from jax import Array
 
 from dressage.equations.statistics import RunningMoments
+from dressage.errors import CheckpointError, ConfigError
 from dressage.learning.forward import Network, critic_inputs, critic_of, start_memory, step_policy
 from dressage.learning.group_spaces import GroupSpaces
+from dressage.learning.policy_graph import Deployment
 from dressage.learning.policy_head import Distribution, PolicyHead
 from dressage.learning.proximal import OBSERVATION_CLIP
 from dressage.learning.records import AgentState, Observed
 from dressage.learning.specs import AgentSpec
+from dressage.rl.deployment import TrainedAgent, agent_from_tensors
 
 
 @dataclasses.dataclass
@@ -45,6 +48,7 @@ class PolicyAdapter:
         step_fn: Maps `(params, obs, memory)` to memory and outputs, for a recurrent policy; memory None
             stands for an episode's start.
         memory: What a recurrent policy remembers; None at an episode's start.
+        network: The actor-critic behind `apply_fn`, which export needs to know; None where it is not known.
     """
 
     agent_id: str
@@ -62,6 +66,7 @@ class PolicyAdapter:
     squash: bool = False
     step_fn: Callable[..., Any] | None = None
     memory: Any = None
+    network: Network | None = None
 
     def reset(self) -> None:
         """Forget: the next observation is the first of an episode."""
@@ -133,6 +138,24 @@ class PolicyAdapter:
         distribution: Any = self._distribution(obs)
         parts = (distribution.probs,) if self.action_kind == "discrete" else distribution.component_probs()
         return tuple(np.asarray(part) for part in parts)
+
+    def deployment(self) -> Deployment:
+        """Return what the policy's files are made of; see `dressage.export.export_policy`.
+
+        Raises:
+            ConfigError: If network or spaces are not known.
+        """
+        spaces = self._spaces()
+        if spaces is None or self.network is None:
+            raise ConfigError(
+                f"The policy of agent {self.agent_id!r} cannot be exported: its network and spaces are not "
+                "known, only how to call it. Policies that the learners return can be."
+            )
+        kind, step = type(self).__name__, _step_function(self.network)
+        trained = TrainedAgent(
+            kind, self.agent_id, self.network, self.params, spaces, squash=self.squash, step=step
+        )
+        return trained.deployment()
 
     def _distribution(self, obs: Any) -> Distribution:  # noqa: ANN401
         """The distribution at an observation, given what the policy remembers; memory stays as it is."""
@@ -244,7 +267,25 @@ def trained_adapter(
         observation_space=spaces.observation_space,
         action_space=spaces.action_space,
         step_fn=None if start_memory(network, ()) is None else _step_function(network),
+        network=network,
     )
+
+
+def load_adapter(description: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> PolicyAdapter:
+    """Rebuild the adapter that `PolicyAdapter.deployment` described.
+
+    Raises:
+        CheckpointError: If it is of a class that this version does not know.
+    """
+    kinds = {kind.__name__: kind for kind in (PolicyAdapter, ParameterizedPolicyAdapter)}
+    if description["class"] not in kinds:
+        raise CheckpointError(
+            f"The policy is a {description['class']}, which this version of dressage does not know."
+        )
+    spaces, network, params, moments = agent_from_tensors(description, tensors)
+    state = AgentState(params, (), jnp.zeros(()), jnp.zeros((), jnp.int32), moments)
+    adapter = trained_adapter(kinds[description["class"]], description["agent"], spaces, network, state)
+    return dataclasses.replace(adapter, squash=description["squash"])
 
 
 @lru_cache

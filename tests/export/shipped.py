@@ -10,22 +10,15 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 
+from dressage.equations.statistics import RunningMoments
 from dressage.export import FORMATS, export_policy
 from dressage.export.exporting import Trial, make_trial, open_runner
-from dressage.learning.graph_building import (
-    GraphDraft,
-    add_gru,
-    add_head,
-    add_observation,
-    add_perceptron,
-)
-from dressage.learning.live_policy import in_float32, in_float64, named_probabilities, observation_tree
-from dressage.learning.policy_graph import Deployment
-from dressage.learning.policy_head import PolicyHead
-from dressage.learning.specs import agent_spec, observation_layout
-from dressage.networks import Actor, apply_actor
+from dressage.learning.architecture import Architecture
+from dressage.learning.forward import init_network
+from dressage.learning.group_spaces import GroupSpaces
+from dressage.learning.records import AgentState
+from dressage.rl.adapters import ParameterizedPolicyAdapter, PolicyAdapter, trained_adapter
 from tests.ppo.test_policy import SCALING, policy_for
 
 Box, Discrete, MultiBinary = gymnasium.spaces.Box, gymnasium.spaces.Discrete, gymnasium.spaces.MultiBinary
@@ -52,71 +45,48 @@ PPO_KINDS = {
     "binary": (MultiBinary((2, 2)), {"scaling": SCALING}),
     "tree of observations": (Box(-1, 1, (2,)), {"observation_space": TREE}),
 }
-TOY_KINDS = ("recurrent", "parameterized", "parameterized tuple")
-KINDS = (*PPO_KINDS, *TOY_KINDS)
-PARTS = {"go": Discrete(3, start=1), "force": Box(-1, 1, (2,)), "flags": MultiBinary(2)}
+OBSERVED = Box(-np.inf, np.inf, (3,))
+PARTS = {"go": Discrete(3, start=1), "force": Box(-np.inf, np.inf, (2,)), "flags": MultiBinary(2)}
+MASKED = gymnasium.spaces.Dict({"seen": OBSERVED, "action_mask": MultiBinary(4)})
+CHOICES = gymnasium.spaces.MultiDiscrete([2, 3], start=[0, 5])
+MASKS = gymnasium.spaces.Tuple([MultiBinary(2), MultiBinary(3)])
+MASKED_PARTS = gymnasium.spaces.Dict({"a": Discrete(3), "b": OBSERVED, "action_mask": MASKS})
+AGENT_KINDS = {
+    "agent": (OBSERVED, Discrete(4, start=2), Architecture((8,), "elu")),
+    "recurrent agent": (OBSERVED, Box(-1, 1, (2,)), Architecture((6, 5), "relu", recurrent=True)),
+    "recurrent choices": (MASKED, Discrete(4), Architecture((5,), recurrent=True)),
+    "masked agent": (MASKED_PARTS, CHOICES, Architecture((8, 8))),
+    "parameterized": (OBSERVED, gymnasium.spaces.Dict(PARTS), Architecture((8,))),
+    "parameterized tuple": (OBSERVED, gymnasium.spaces.Tuple(tuple(PARTS.values())), Architecture((8,))),
+}
+KINDS = (*PPO_KINDS, *AGENT_KINDS)
 
 
-@dataclass
-class ToyPolicy:
-    """A policy without normaliser on three numbers, put together from the library's own parts."""
-
-    action_space: gymnasium.Space
-    recurrent: bool = False
-
-    def deployment(self):
-        return self._deployment
-
-    @functools.cached_property
-    def _deployment(self):
-        spec = agent_spec("agent", Box(-1, 1, (3,)), self.action_space)
-        layout = observation_layout("agent", Box(-1, 1, (3,)))
-        actor = Actor(spec.action_dim, spec.continuous_dim, hidden_sizes=(8,))
-        cell = nn.GRUCell(5)
-        width = 5 if self.recurrent else 3
-        layers = actor.init(jax.random.key(0), jnp.zeros(width))["params"]
-        layers["Dense_1"] = jax.tree.map(lambda leaf: 100 * leaf + 0.1, layers["Dense_1"])
-        memory = cell.init(jax.random.key(1), jnp.zeros(5), jnp.zeros(3))["params"]
-
-        draft = GraphDraft()
-        value = add_observation(draft, layout)
-        if self.recurrent:
-            value = add_gru(draft, value, memory)
-        value = add_perceptron(draft, value, layers, "tanh")
-        graph = draft.finish(add_head(draft, value, spec, squash=False))
-
-        @jax.jit
-        def outputs(params, inputs):
-            value, made = observation_tree(layout, inputs), {}
-            if self.recurrent:
-                made["next_state"], value = cell.apply({"params": params["memory"]}, inputs["state"], value)
-            head = PolicyHead(spec)
-            distribution = head.distribution(apply_actor(actor, params["actor"], value))
-            action = head.environment_action(distribution.mode())
-            parts = action.items() if isinstance(action, dict) else enumerate(action)
-            if isinstance(action, dict | tuple):
-                made |= {f"action.{name}": part for name, part in parts}
-            else:
-                made["action"] = action
-            return made | named_probabilities(distribution)
-
-        params = {"actor": layers, "memory": memory}
-        live, reference = (
-            functools.partial(function, outputs, params) for function in (in_float32, in_float64)
-        )
-        return Deployment(graph, "", {}, {}, live, reference)
+def agent_policy(kind, *, normalized=True):
+    """Put an agent's policy with drawn parameters together, as the learners do."""
+    observation_space, action_space, architecture = AGENT_KINDS[kind]
+    spaces = GroupSpaces.of(("left",), observation_space, action_space)
+    network = architecture.network(spaces.spec)
+    params = init_network(network, jax.random.key(0), spaces.spec.obs_dim)
+    last = "head" if architecture.recurrent else f"Dense_{len(architecture.hidden_sizes)}"
+    actor = params["params"]["actor"]
+    # A hundred times the first outputs, so that actions differ.
+    actor[last] = jax.tree.map(lambda leaf: 100 * leaf + 0.1, actor[last])
+    size = spaces.spec.obs_dim
+    moments = RunningMoments(jnp.float32(1000), jnp.full(size, 50.0), jnp.full(size, 400.0))
+    state = AgentState(params, (), jnp.zeros(()), jnp.int32(0), moments if normalized else None)
+    of_parts = "parameterized" in kind
+    return trained_adapter(
+        ParameterizedPolicyAdapter if of_parts else PolicyAdapter, "left", spaces, network, state
+    )
 
 
 @functools.cache
 def policy_of(kind):
-    if kind in PPO_KINDS:
-        space, changes = PPO_KINDS[kind]
-        return policy_for(space, **changes)
-    if kind == "recurrent":
-        return ToyPolicy(Box(-1, 1, (2,)), recurrent=True)
-    names = dict(PARTS) if kind == "parameterized" else tuple(PARTS.values())
-    spaces = gymnasium.spaces
-    return ToyPolicy(spaces.Dict(names) if kind == "parameterized" else spaces.Tuple(names))
+    if kind in AGENT_KINDS:
+        return agent_policy(kind, normalized=kind != "parameterized")
+    space, changes = PPO_KINDS[kind]
+    return policy_for(space, **changes)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Every format computes what the live policy computes, for every kind of policy and any batch size."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -9,7 +10,7 @@ from dressage.export.numpy_policy import bind, operations
 from dressage.learning.graph_building import GraphDraft, add_head
 from dressage.learning.policy_graph import Port
 from dressage.learning.specs import agent_spec
-from tests.export.shipped import KINDS, PPO_KINDS, Box, shipped
+from tests.export.shipped import AGENT_KINDS, KINDS, PPO_KINDS, Box, shipped
 from tests.ppo.test_policy import SCALING
 
 onnx = pytest.importorskip("onnx")
@@ -103,7 +104,7 @@ def test_parameterized_actions_keep_the_structure_of_their_space(name):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_recurrent_policy_takes_and_returns_its_state(name):
-    runner = shipped("recurrent").runners[name]
+    runner = shipped("recurrent agent").runners[name]
     observations = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     action, state = runner.act(observations[0])
     again = runner.run({"observation": observations[0], "state": np.zeros(5, np.float32)})
@@ -113,6 +114,30 @@ def test_a_recurrent_policy_takes_and_returns_its_state(name):
     assert state["state"].shape == (5,)
     fresh, _ = runner.act(observations[-1])
     assert np.abs(fresh - action).max() > 1e-3  # the state matters
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("kind", AGENT_KINDS)
+def test_a_file_acts_through_an_episode_as_the_agents_policy_does(name, kind):
+    made, space = shipped(kind), AGENT_KINDS[kind][0]
+    space.seed(0)
+    made.policy.reset()
+    state, recurrent = None, "recurrent" in kind
+    for _ in range(5):
+        observation = with_a_legal_choice(space.sample())
+        given = (observation, state) if recurrent else (observation,)
+        answer = made.runners[name].act(*given)
+        action, state = answer if recurrent else (answer, None)
+        live = made.policy.act(observation)
+        for one, other in zip(jax.tree.leaves(action), jax.tree.leaves(live), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def with_a_legal_choice(observation):
+    masks = observation["action_mask"] if isinstance(observation, dict) else ()
+    for mask in masks if isinstance(masks, tuple) else (masks,):
+        mask[0] = 1
+    return observation
 
 
 def test_bounds_are_never_left_by_a_rounding_error():

@@ -7,20 +7,24 @@ import re
 import jax
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from dressage.errors import CheckpointError, ConfigError
 from dressage.export import (
     FORMATS,
+    Card,
     NumpyPolicy,
     OnnxPolicy,
     StableHloPolicy,
+    export_policies,
     export_policy,
+    load_policies,
     load_policy,
     onnx_format,
     verify_file,
 )
 from dressage.learning import policy_files
-from tests.export.shipped import PPO_KINDS, policy_of, shipped
+from tests.export.shipped import AGENT_KINDS, PPO_KINDS, policy_of, shipped
 from tests.ppo.small_tasks import assert_same_bits
 from tests.ppo.test_policy_files import CreatesAFolder, Killed, die_after
 
@@ -177,8 +181,74 @@ def test_what_cannot_be_loaded_back_is_refused_with_the_class_that_runs_it():
         load_policy(files["onnx"])
     with pytest.raises(CheckpointError, match="run it with StableHloPolicy"):
         load_policy(files["stablehlo"])
-    with pytest.raises(CheckpointError, match=r"cannot load back \(loader ''\); NumpyPolicy runs it"):
-        load_policy(shipped("recurrent").files["safetensors"])
+
+
+def test_a_policy_of_an_unknown_loader_is_refused(tmp_path):
+    description, tensors = policy_files.read_policy_file(shipped("squashed").files["safetensors"])
+    path = tmp_path / "policy.safetensors"
+    policy_files.write_policy_file(path, description | {"loader": "later"}, tensors)
+    with pytest.raises(CheckpointError, match=r"cannot load back \(loader 'later'\); NumpyPolicy runs it"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize("kind", AGENT_KINDS)
+def test_an_agents_policy_loads_back_bit_for_bit(kind):
+    made = shipped(kind)
+    loaded, policy = load_policy(made.files["safetensors"]), made.policy
+    assert type(loaded) is type(policy)
+    assert (loaded.agent_id, loaded.network) == ("left", policy.network)
+    assert (loaded.observation_space, loaded.action_space) == (policy.observation_space, policy.action_space)
+    assert_same_bits(loaded.params, policy.params)
+
+
+def test_an_adapter_of_a_network_that_nobody_knows_is_refused_with_the_reason(tmp_path):
+    adapter = dataclasses.replace(policy_of("agent"), network=None)
+    with pytest.raises(ConfigError, match="its network and spaces are not known, only how to call it"):
+        export_policy(adapter, tmp_path / "policy.onnx")
+    other = dataclasses.replace(policy_of("agent"), network=nn.Dense(4))
+    with pytest.raises(ConfigError, match="what its network computes is not known"):
+        export_policy(other, tmp_path / "policy.onnx")
+
+
+def test_many_agents_get_one_file_each_and_a_manifest(tmp_path):
+    policies = {"robot 1": policy_of("agent"), "robot/2": policy_of("masked agent")}
+    paths = export_policies(policies, tmp_path, cards={"robot/2": Card(note="the second")})
+    assert {agent: path.name for agent, path in paths.items()} == {
+        "robot 1": "robot-1.onnx",
+        "robot/2": "robot-2.onnx",
+    }
+    runners = load_policies(tmp_path)
+    assert runners["robot/2"].description["card"] == {"note": "the second"}
+    export_policies(policies, tmp_path, format="safetensors")
+    assert_same_bits(load_policies(tmp_path)["robot 1"].params, policies["robot 1"].params)
+
+
+def test_a_manifest_whose_file_is_missing_or_another_is_refused_by_name(tmp_path):
+    policies = {"a": policy_of("agent"), "b": policy_of("masked agent")}
+    export_policies(policies, tmp_path, format="safetensors")
+    (tmp_path / "a.safetensors").write_bytes((tmp_path / "b.safetensors").read_bytes())
+    with pytest.raises(CheckpointError, match=r"a\.safetensors differs from its checksum in policies\.json"):
+        load_policies(tmp_path)
+    (tmp_path / "a.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"are incomplete: a\.safetensors is missing"):
+        load_policies(tmp_path)
+    (tmp_path / "policies.json").write_text((tmp_path / "policies.json").read_text().replace("b.", "c."))
+    with pytest.raises(CheckpointError, match=r"policies\.json is damaged"):
+        load_policies(tmp_path)
+    with pytest.raises(CheckpointError, match="There are no policies in"):
+        load_policies(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("agents", "message"),
+    [
+        ((), "the mapping of agents is empty"),
+        (("a b", "a-b"), "'a b' and 'a-b' would both be written to a-b"),
+    ],
+)
+def test_agents_that_make_no_file_names_are_refused(tmp_path, agents, message):
+    with pytest.raises(ConfigError, match=message):
+        export_policies({agent: policy_of("agent") for agent in agents}, tmp_path)
 
 
 def test_without_its_critic_a_file_is_smaller_and_acts_the_same(tmp_path):
@@ -193,7 +263,7 @@ def test_without_its_critic_a_file_is_smaller_and_acts_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("kind", ["squashed", "factored", "recurrent"])
+@pytest.mark.parametrize("kind", ["squashed", "factored", "recurrent agent"])
 def test_a_file_verifies_itself_again(name, kind):
     verification = verify_file(shipped(kind).files[name])
     assert verification.passed
