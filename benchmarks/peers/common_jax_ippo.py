@@ -36,7 +36,8 @@ class Agents(NamedTuple):
 
 def train(task: str, sizes: Sizes, key: Array) -> tuple[Runner, Array]:
     """Train; returns the last runner and every step's most recent episode returns `[updates, T, A * B]`."""
-    env = jaxmarl.make(task)
+    with jax.ensure_compile_time_eval():  # Its constructor asks whether numbers are positive.
+        env = jaxmarl.make(task)
     agents = Agents(env, tuple(env.agents))
     rows = sizes.envs * len(agents.names)
     network = ActorCritic(env.action_space(agents.names[0]).n, sizes.hidden)

@@ -1,21 +1,18 @@
 """Worker of the stand-in for the common single-file JAX IPPO; runs where dressage runs."""
 
-import sys
-from contextlib import redirect_stdout
 from functools import partial
 
 import jax
 from common_jax_ppo import Sizes
 from protocol import Prepared, compiled, serve, settings
 
-with redirect_stdout(sys.stderr):  # JaxMARL prints what it could not import.
-    from common_jax_ippo import train
-
 GIVEN = settings()
 
 
 def prepare() -> Prepared:
     """Compile the whole training program."""
+    from common_jax_ippo import train  # Here, since JaxMARL prints while it is imported.
+
     updates = -(-GIVEN["total_steps"] // (GIVEN["envs"] * GIVEN["steps"]))
     sizes = Sizes(GIVEN["envs"], GIVEN["steps"], GIVEN["minibatches"], GIVEN["epochs"], updates)
     executable, trace_seconds, compile_seconds = compiled(

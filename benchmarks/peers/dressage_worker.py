@@ -46,7 +46,7 @@ def _by_train(env: envs.BaseEnv, config: ppo.Config, seeds: int) -> Measured:
         return jax.vmap(lambda one: ppo.train(env, config, one))(jax.random.split(key, seeds))
 
     executable, trace_seconds, compile_seconds = compiled(
-        train, config, jax.random.key(0), options=ppo.compiler_options()
+        train, config, jax.random.key(0), options=ppo.compiler_options(seeds * config.MINIBATCH_SIZE)
     )
 
     def run(seed: int) -> dict[str, float]:

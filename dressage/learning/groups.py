@@ -30,6 +30,11 @@ class Learner(Protocol):
         """What `learn` reports."""
         ...
 
+    @property
+    def minibatches(self) -> int:
+        """Parts into which a pass over a rollout is cut."""
+        ...
+
     def init(self, key: Array, copies: int) -> AgentState:
         """Draw parameters and lay out the state for `copies` environment copies."""
         ...
@@ -80,6 +85,10 @@ class Group(struct.PyTreeNode):
     def batch_shape(self, copies: int) -> tuple[int, ...]:
         """Shape of one step's records: `(B,)` or `(A, B)`."""
         return (copies,) if self.single else (len(self.agents), copies)
+
+    def minibatch_size(self, steps: int, copies: int) -> int:
+        """Samples of a minibatch of `steps` steps, of all agents that learn side by side."""
+        return -(-steps * copies * len(self.agents) // self.learner.minibatches)
 
     def init(self, key: Array, copies: int) -> AgentState:
         """Draw the state of every agent of the group."""

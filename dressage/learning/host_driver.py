@@ -176,7 +176,8 @@ class HostRun:
         self._steps = steps
         self._collector = HostCollector(make_env, groups, copies, max_steps)
         self.exact_resume = self._collector.exact_resume
-        self._learn = jax.jit(_learn, donate_argnums=1, compiler_options=compiler_options())
+        samples = scan_driver.minibatch_size(groups, steps, copies)
+        self._learn = jax.jit(_learn, donate_argnums=1, compiler_options=compiler_options(samples))
 
     def init(self) -> LearnerState:
         """Reset the environments and draw parameters, with the compiled driver's keys."""

@@ -97,11 +97,12 @@ class CompiledLoggedRun:
         self.capacity = max(1, min(LONGEST_CHUNK, LOGGED_NUMBERS // rows))
         self._steps = steps
         self._make_env = lru_cache(make_env)
+        self._programs = _programs(scan_driver.minibatch_size(groups, steps, copies, len(seeds)))
 
     def init(self) -> LearnerState:
         """Return the state before the first update."""
         keys = jax.vmap(jax.random.key)(jnp.array(self.seeds))
-        state: LearnerState = _programs().init(
+        state: LearnerState = self._programs.init(
             self._env, self._many, self.groups, keys if self._many else keys[0]
         )
         return state
@@ -109,16 +110,16 @@ class CompiledLoggedRun:
     def advance(self, state: LearnerState, updates: int) -> tuple[LearnerState, UpdateLog]:
         """Make up to `capacity` updates in one compiled call."""
         shape = (self._env, self._many, self._steps, self.capacity)
-        return self._checked(_programs().advance(*shape, self.groups, state, jnp.int32(updates)))
+        return self._checked(self._programs.advance(*shape, self.groups, state, jnp.int32(updates)))
 
     def finish(self, state: LearnerState, steps: int, surplus: int) -> tuple[LearnerState, UpdateLog]:
         """Make one shorter update."""
-        return self._checked(_programs().finish(self._env, self._many, steps, surplus, self.groups, state))
+        return self._checked(self._programs.finish(self._env, self._many, steps, surplus, self.groups, state))
 
     def evaluate(self, state: LearnerState, copies: int, evaluation: Evaluation) -> list[EpisodeResults]:
         """Play one episode in every evaluation copy."""
         shape = (self._make_env(copies), self._many, self._max_steps, evaluation.stochastic)
-        results = _programs().evaluate(
+        results = self._programs.evaluate(
             *shape, self.groups, state.agents, state.key, jnp.uint32(evaluation.seed)
         )
         return [jax.tree.map(np.asarray, one) for one in results]
@@ -158,9 +159,8 @@ class HostLoggedRun:
         self._steps = steps
         self._collector = HostCollector(make_env, groups, copies, max_steps)
         self.exact_resume = self._collector.exact_resume
-        self._learn = jax.jit(
-            learn_logged, donate_argnums=1, static_argnums=6, compiler_options=compiler_options()
-        )
+        options = compiler_options(scan_driver.minibatch_size(groups, steps, copies))
+        self._learn = jax.jit(learn_logged, donate_argnums=1, static_argnums=6, compiler_options=options)
 
     def init(self) -> LearnerState:
         """Reset the environments and draw parameters, with the compiled driver's keys."""
@@ -216,8 +216,9 @@ class Programs(NamedTuple):
 
 
 @lru_cache
-def _programs() -> Programs:
-    compiled = partial(jax.jit, compiler_options=compiler_options())
+def _programs(samples: int) -> Programs:
+    """Return the functions for minibatches of so many samples."""
+    compiled = partial(jax.jit, compiler_options=compiler_options(samples))
     return Programs(
         init=jax.jit(_init, static_argnums=(0, 1)),
         advance=compiled(_advance, static_argnums=(0, 1, 2, 3), donate_argnums=5),

@@ -1,14 +1,21 @@
 """Minibatches: a rollout packed into one array, shuffled anew each epoch, every sample used once an epoch."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from dressage.learning.shuffle import permutations
+
+Tree = TypeVar("Tree")
+
+PART = 8192  # Samples whose activations fit a core's cache; see `learning.values`.
+LEAST = 1024  # Fewer samples are not worth a pass of their own.
 
 
 @dataclass(frozen=True)
@@ -78,3 +85,37 @@ def minibatch_indices(key: Array, samples: int, epochs: int, minibatches: int) -
     weights = (rows < bounds[1:, None]).astype(np.float32)
     indices = orders[:, np.minimum(rows, bounds[1:, None] - 1)].reshape(epochs * parts, size)
     return indices, jnp.tile(jnp.asarray(weights), (epochs, 1))
+
+
+def count_parts(rows: int, samples: int = 1) -> int:
+    """Return into how many equal parts of at most `PART` samples a minibatch is best cut; 1 leaves it whole.
+
+    Args:
+        rows: Its rows.
+        samples: Samples of each row: 1, or the length of a sequence.
+    """
+    least = math.ceil(rows * samples / PART)
+    most = rows * samples // LEAST
+    return next((parts for parts in range(least, most + 1) if rows % parts == 0), 1)
+
+
+def average_over_parts(function: Callable[[Any], Tree], rows: Any, parts: int) -> Tree:  # noqa: ANN401
+    """Apply a function to equal parts of `rows`, one after another, and average what it returns.
+
+    Args:
+        function: Maps arrays `[N / parts, ...]` to any tree of arrays.
+        rows: A tree of arrays `[N, ...]`.
+        parts: How many; divides `N`.
+    """
+    if parts == 1:
+        return function(rows)
+    cut = jax.tree.map(lambda leaf: leaf.reshape(parts, -1, *leaf.shape[1:]), rows)
+
+    def add(total: Tree, part: Any) -> tuple[Tree, None]:  # noqa: ANN401
+        return jax.tree.map(jnp.add, total, function(part)), None
+
+    shapes = jax.eval_shape(function, jax.tree.map(lambda leaf: leaf[0], cut))
+    nothing: Tree = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    total, _ = lax.scan(add, nothing, cut)
+    averaged: Tree = jax.tree.map(lambda leaf: leaf / parts, total)
+    return averaged

@@ -26,7 +26,7 @@ from dressage.learning.forward import (
     start_memory,
     step_policy,
 )
-from dressage.learning.minibatches import Packing, minibatch_indices
+from dressage.learning.minibatches import Packing, average_over_parts, count_parts, minibatch_indices
 from dressage.learning.policy_head import PolicyHead
 from dressage.learning.records import AgentState, Experience, Observed, Outcome
 from dressage.learning.sequences import Sequences
@@ -303,21 +303,37 @@ class ProximalLearner(struct.PyTreeNode):
         flat, unravel = ravel_parameters(state.params)
         halted = None if self.hyper.target_kl is None else jnp.bool_(False)
         start = Optimisation(flat, state.opt_state, state.optimizer_steps, halted)
+        parts = count_parts(indices.shape[1], 1 if batch.memory is None else batch.values.shape[1])
 
         def apply_minibatch(
             carry: Optimisation, row: tuple[Array, Array | None]
         ) -> tuple[Optimisation, Metrics]:
-            minibatch: Batch = packing.unpack(packed[row[0]])
-            weight = _sample_weights(minibatch.valid, row[1])
-            losses = jax.grad(lambda flat: self._loss(unravel(flat), minibatch, weight), has_aux=True)
-            gradient, metrics = losses(carry.params)
+            share = _share(batch.valid, row, parts)
+
+            def gradient_of(row: tuple[Array, Array | None]) -> tuple[Array, Metrics]:
+                part: Batch = packing.unpack(packed[row[0]])
+                weight = _sample_weights(part.valid, row[1])
+                losses = jax.grad(lambda flat: self._loss(unravel(flat), part, weight, share), has_aux=True)
+                found: tuple[Array, Metrics] = losses(carry.params)
+                return found
+
+            gradient, metrics = average_over_parts(gradient_of, row, parts)
             return self._apply_gradient(carry, gradient, state.learning_rate, metrics)
 
         end, metrics = lax.scan(apply_minibatch, start, (indices, weights))
         return end, jax.tree.map(lambda leaf: leaf.mean(), metrics)
 
-    def _loss(self, params: Any, batch: Batch, weight: Array | None) -> tuple[Array, Metrics]:  # noqa: ANN401
-        """The PPO objective (Schulman et al. 2017, eq. 9), to be minimised, and its parts."""
+    def _loss(
+        self,
+        params: Any,  # noqa: ANN401
+        batch: Batch,
+        weight: Array | None,
+        count: Array | None,
+    ) -> tuple[Array, Metrics]:
+        """The PPO objective (Schulman et al. 2017, eq. 9), to be minimised, and its parts.
+
+        Means are over the samples; where `count` is given, sums of them divided by it.
+        """
         outputs, values = evaluate_batch(self.network, params, batch.features, batch.memory, batch.restarts)
         if batch.memory is not None:
             batch = _flat_samples(batch)
@@ -332,7 +348,7 @@ class ProximalLearner(struct.PyTreeNode):
         left_interval = (jnp.abs(jnp.exp(drift) - 1) > clip_eps).astype(jnp.float32)
         # One mean over all: at a hundred samples a minibatch a reduction costs more to start than to do.
         terms = jnp.stack([objectives, value_losses, entropies, approx_kl(drift, 0.0), left_interval])
-        objective, value_loss, entropy, kl, clip_fraction = _mean(terms, weight, axis=-1)
+        objective, value_loss, entropy, kl, clip_fraction = _mean(terms, weight, axis=-1, count=count)
         policy_loss = -objective
         total = policy_loss + self.hyper.value_coef * value_loss - self.hyper.entropy_coef * entropy
         return total, {
@@ -415,11 +431,21 @@ def _sample_weights(valid: Array | None, padding: Array | None) -> Array | None:
     return (weights * padding.reshape(-1, *(1,) * (weights.ndim - 1))).ravel()
 
 
-def _mean(values: Array, weights: Array | None, axis: int | None = None) -> Array:
+def _share(valid: Array | None, row: tuple[Array, Array | None], parts: int) -> Array | None:
+    """Return what a part's sums are divided by so that the parts' average is the minibatch's mean.
+
+    None where a part's own mean does: in a minibatch that is whole, or whose rows all are samples.
+    """
+    weights = _sample_weights(None if valid is None else valid[row[0]], row[1])
+    return None if weights is None or parts == 1 else jnp.maximum(weights.sum(), 1.0) / parts
+
+
+def _mean(values: Array, weights: Array | None, axis: int | None = None, count: Array | None = None) -> Array:
     """Mean over samples; rows of weight 0 are selected away, so that what stands in them cannot matter."""
     if weights is None:
         return values.mean(axis)
-    return jnp.where(weights > 0, values, 0.0).sum(axis) / jnp.maximum(weights.sum(), 1.0)
+    total = jnp.where(weights > 0, values, 0.0).sum(axis)
+    return total / (jnp.maximum(weights.sum(), 1.0) if count is None else count)
 
 
 def _explained_variance(batch: Batch) -> Array:

@@ -114,6 +114,11 @@ def categories(groups: Groups) -> tuple[tuple[int, ...], ...]:
     return tuple(group.learner.head.spec.action_nvec for group in groups)
 
 
+def minibatch_size(groups: Groups, steps: int, copies: int, seeds: int = 1) -> int:
+    """Samples of the largest group's minibatch, over all seeds that are vmapped."""
+    return seeds * max(group.minibatch_size(steps, copies) for group in groups)
+
+
 def update_keys(key: Array, groups: int) -> tuple[Array, Array, Array]:
     """Split the run's key into the next one and, a group, one for action noise and one for shuffles."""
     keys = jax.random.split(key, 1 + 2 * groups)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import struct
 
-from dressage.learning.minibatches import Packing, minibatch_indices
+from dressage.learning.minibatches import Packing, average_over_parts, count_parts, minibatch_indices
 
 
 class Mixed(struct.PyTreeNode):
@@ -114,3 +114,29 @@ def test_a_batch_of_one_column_survives_packing():
     batch = {"only": jnp.arange(4.0)}
     packing = Packing.of(batch)
     np.testing.assert_array_equal(packing.unpack(packing.pack(batch))["only"], batch["only"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "samples", "parts"),
+    [
+        (8192, 1, 1),
+        (8193, 1, 3),  # 2 does not divide it
+        (49152, 1, 6),
+        (16384, 1, 2),
+        (1024, 16, 2),  # sequences of 16 steps
+        (8209, 1, 1),  # a prime: whole
+    ],
+)
+def test_a_large_minibatch_is_cut_into_equal_parts_that_fit_the_cache(rows, samples, parts):
+    assert count_parts(rows, samples) == parts
+    assert rows % parts == 0
+
+
+def test_an_average_over_parts_equals_that_of_the_whole():
+    rows = {"x": jnp.arange(12.0), "y": jnp.arange(24.0).reshape(12, 2)}
+    function = lambda rows: (rows["x"].mean(), (rows["y"] ** 2).mean(0))  # noqa: E731
+    whole = function(rows)
+    for parts in (1, 3, 4):
+        found = jax.jit(lambda rows, parts=parts: average_over_parts(function, rows, parts))(rows)
+        for mine, other in zip(found, whole, strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-6)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dressage.equations.statistics import RunningMoments
+from dressage.learning import minibatches
 from dressage.learning.minibatches import minibatch_indices
 from dressage.learning.proximal import METRIC_NAMES, ProximalLearner
 from dressage.learning.records import Experience, Observed, Outcome
@@ -318,3 +319,23 @@ def test_a_perfect_critic_explains_all_and_a_constant_one_nothing(one_applicatio
     zero = state.replace(params=jax.tree.map(jnp.zeros_like, state.params))
     _, constant = learn(one_application, zero, experience.replace(outcome=outcome), jax.random.key(4))
     assert constant["explained_variance"] == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("invalid_rows", [False, True])
+def test_a_minibatch_taken_in_parts_moves_parameters_as_the_whole_does(monkeypatch, invalid_rows):
+    one = learner(DISCRETE, epochs=2, minibatches=1)
+    state = init(one, jax.random.key(0), COPIES)
+    experience = collect(one, state, 5, invalid_rows=invalid_rows)
+    whole, metrics = jax.jit(lambda *given: ProximalLearner.learn(*given))(
+        one, state, experience, jax.random.key(2)
+    )
+    monkeypatch.setattr(minibatches, "PART", STEPS * COPIES // 4)
+    monkeypatch.setattr(minibatches, "LEAST", 1)
+    assert minibatches.count_parts(STEPS * COPIES) == 4
+    cut, cut_metrics = jax.jit(lambda *given: ProximalLearner.learn(*given))(
+        one, state, experience, jax.random.key(2)
+    )
+    for ours, theirs in zip(jax.tree.leaves(cut.params), jax.tree.leaves(whole.params), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    for name, value in metrics.items():
+        np.testing.assert_allclose(cut_metrics[name], value, rtol=1e-4, atol=1e-6)
