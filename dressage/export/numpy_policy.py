@@ -34,6 +34,7 @@ class NumpyPolicy:
         self._weights = {name: tensors[name].astype(dtype) for name in self.graph["weights"]}
         self._floats = {port["name"] for port in self.graph["inputs"] if port["dtype"] == "float32"}
         self._steps = bind(self.graph["ops"], operations(np), self._weights)
+        self._chain, self._shape = _chain_to_action(self.graph, self._steps)
 
     def act(self, observation: Any, state: Any = None) -> Any:  # noqa: ANN401 (an array or a tree of them)
         """Choose the most likely action.
@@ -49,6 +50,13 @@ class NumpyPolicy:
         Raises:
             ValueError: If the observation has another shape than the policy takes.
         """
+        plain = type(observation) is np.ndarray and observation.dtype == self._dtype
+        if self._chain and plain and observation.shape[-len(self._shape) :] == self._shape:
+            # Nothing to arrange or to assemble, which would take as long as a small network.
+            value = observation
+            for function, weights in self._chain:
+                value = function(value, *weights)
+            return value
         values = arrange(self.graph, observation, state)
         outputs = self.run(values)
         action = assemble(self.graph, outputs)
@@ -125,20 +133,31 @@ def bind(ops: list[dict[str, Any]], table: dict[str, Any], weights: dict[str, An
         if op["op"] not in table:
             raise ValueError(f"This version of the runner knows no operation {op['op']!r}.")
         settings = {name: value for name, value in op.items() if name not in ("op", "in", "out")}
-        function = partial(table[op["op"]], **settings) if settings else table[op["op"]]
+        function = table[op["op"]](**settings)
         inputs = tuple(name for name in op["in"] if name not in weights)
         bound = tuple(weights[name] for name in op["in"] if name in weights)
         steps.append((function, inputs, bound, op["out"]))
     return steps
 
 
-def operations(xp: Any) -> dict[str, Any]:  # noqa: ANN401 (a module)
-    """Return what each operation computes; `xp` is NumPy, or a module with its functions.
+def _chain_to_action(graph: dict[str, Any], steps: list[Any]) -> tuple[list[Any], tuple[int, ...]]:
+    """Return the steps from a lone observation to the action and its shape, if each takes the one before."""
+    chain, wanted = [], "action"
+    for function, inputs, weights, output in reversed(steps):
+        if output == wanted and len(inputs) == 1:
+            chain.append((function, weights))
+            wanted = inputs[0]
+    shape = tuple(graph["inputs"][0]["shape"])
+    plain = [(port["name"], port["dtype"]) for port in graph["inputs"]] == [("observation", "float32")]
+    return (chain[::-1] if plain and shape and wanted == "observation" else []), shape
 
-    Values come first, weights after them; features stand on the last axis.
+
+def operations(xp: Any) -> dict[str, Any]:  # noqa: ANN401 (a module)
+    """Return what makes each operation of its settings; `xp` is NumPy, or a module with its functions.
+
+    An operation takes values first and weights after them; features stand on the last axis.
     """
     activations = {
-        None: lambda x: x,
         "tanh": xp.tanh,
         "relu": lambda x: xp.maximum(x, 0),
         "elu": lambda x: xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0))),
@@ -148,30 +167,43 @@ def operations(xp: Any) -> dict[str, Any]:  # noqa: ANN401 (a module)
         "sigmoid": lambda x: _sigmoid(xp, x),
     }
     return {
-        "flatten": lambda x, rank, size: x.reshape((*x.shape[: x.ndim - rank], size)),
-        "reshape": lambda x, shape: x.reshape((*x.shape[:-1], *shape)),
-        "concat": lambda *x: xp.concatenate(x, -1),
-        "columns": lambda x, start, stop: x[..., start:stop],
-        "one_hot": lambda x, columns, categories: (
-            x[..., xp.asarray(columns)] == xp.asarray(categories)
-        ).astype("float32"),
-        "normalize": lambda x, mean, deviation, clip: xp.minimum(
-            xp.maximum((x - mean) / deviation, -clip), clip
+        "flatten": lambda rank, size: lambda x: x.reshape((*x.shape[: x.ndim - rank], size)),
+        "reshape": lambda shape: lambda x: x.reshape((*x.shape[:-1], *shape)),
+        "concat": lambda: lambda *x: xp.concatenate(x, -1),
+        "columns": lambda start, stop: lambda x: x[..., start:stop],
+        "one_hot": lambda columns, categories: (
+            lambda x: (x[..., xp.asarray(columns)] == xp.asarray(categories)).astype("float32")
         ),
-        "dense": lambda x, kernel, bias, activation=None: activations[activation](x @ kernel + bias),
-        "activation": lambda x, activation: activations[activation](x),
-        "gru": partial(_gru, xp),
-        "lstm": partial(_lstm, xp),
-        "squash": lambda x, half_width, middle: xp.tanh(x) * half_width + middle,
-        "bound": lambda x, least, greatest, half_width, middle: (
-            xp.minimum(xp.maximum(x, least), greatest) * half_width + middle
+        "normalize": lambda clip: _normalize(xp, xp.asarray(-clip, "float32"), xp.asarray(clip, "float32")),
+        "dense": lambda activation=None: _dense(activations.get(activation)),
+        "activation": lambda activation: activations[activation],
+        "gru": lambda: partial(_gru, xp),
+        "lstm": lambda: partial(_lstm, xp),
+        "squash": lambda: lambda x, half_width, middle: xp.tanh(x) * half_width + middle,
+        "bound": lambda: (
+            lambda x, least, greatest, half_width, middle: (
+                xp.minimum(xp.maximum(x, least), greatest) * half_width + middle
+            )
         ),
-        "mask": lambda logits, mask: xp.where(mask, logits, -1e30),
-        "softmax": partial(_softmax, xp),
-        "choose": lambda logits, start: xp.argmax(logits, -1) + start,
-        "stack": lambda *x: xp.stack(x, -1),
-        "identity": lambda x: x,
+        "mask": lambda: lambda logits, mask: xp.where(mask, logits, -1e30),
+        "softmax": lambda: partial(_softmax, xp),
+        "choose": lambda start: lambda logits: xp.argmax(logits, -1) + start,
+        "stack": lambda: lambda *x: xp.stack(x, -1),
+        "identity": lambda: lambda x: x,
     }
+
+
+def _normalize(xp: Any, least: Any, greatest: Any) -> Any:  # noqa: ANN401 (arrays, quicker than numbers)
+    return lambda x, mean, deviation: xp.minimum(xp.maximum((x - mean) / deviation, least), greatest)
+
+
+def _dense(activate: Any) -> Any:  # noqa: ANN401
+    def dense(x: Any, kernel: Any, bias: Any) -> Any:  # noqa: ANN401
+        x = x @ kernel
+        x += bias  # In place, where arrays can be changed.
+        return x if activate is None else activate(x)
+
+    return dense
 
 
 def _leaves(name: str, tree: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
