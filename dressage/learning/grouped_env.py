@@ -9,12 +9,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from dressage.envs.functional import BaseEnv
-from dressage.envs.multi_agent import AgentStep, MultiAgentEnv
+from dressage.envs.multi_agent import AgentStep, MultiAgentEnv, MultiAgentStep
 from dressage.envs.multi_agent_checks import agents_with_costs
 from dressage.envs.wrappers import MultiAgentVectorEnv, VectorEnv
 from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.records import Observed, Outcome
 from dressage.learning.specs import AGENT, AgentSpec, agent_spec, observation_layout
+from dressage.shield.augmented import INTERVENED
 
 
 class SingleAgentEnv:
@@ -100,10 +101,13 @@ class ManyAgentsEnv:
             state, tuple(_with_agents(group, action) for group, action in stacked)
         )
         rows = zip(self.groups, step.groups, strict=True)
-        return state, tuple(self._outcome(group, row, step.ended, step.lengths) for group, row in rows)
+        return state, tuple(self._outcome(group, row, step) for group, row in rows)
 
-    def _outcome(self, group: GroupSpaces, stacked: AgentStep, over: Array, lengths: Array) -> Outcome:
+    def _outcome(self, group: GroupSpaces, stacked: AgentStep, whole: MultiAgentStep) -> Outcome:
         step: AgentStep = _without_agents(group, stacked)
+        told = [whole.infos[agent] for agent in group.agents]
+        intervened = [info[INTERVENED] for info in told if INTERVENED in info]
+        shielded = len(intervened) == len(told)  # of a group with both sorts of agents nothing is said
         return Outcome(
             observed=group.observe(step.observation),
             final_features=group.observe(step.final_observation).features,
@@ -115,8 +119,9 @@ class ManyAgentsEnv:
             valid=step.alive_before,
             costs=step.cost if self.has_costs else None,
             episode_costs=step.episode_cost if self.has_costs else None,
-            copy_ends=jnp.broadcast_to(over, step.reward.shape),
-            copy_lengths=jnp.broadcast_to(lengths, step.reward.shape),
+            copy_ends=jnp.broadcast_to(whole.ended, step.reward.shape),
+            copy_lengths=jnp.broadcast_to(whole.lengths, step.reward.shape),
+            intervened=_without_agents(group, jnp.stack(intervened)) if shielded else None,
         )
 
     def _observed(self, group: GroupSpaces, observation: Any) -> Observed:  # noqa: ANN401

@@ -47,6 +47,8 @@ class Outcome(struct.PyTreeNode):
         copy_ends: `[..., B]` bool, whether the copy as a whole ended: nobody is left in it. Equal for all
             agents; None where one agent's end is the copy's.
         copy_lengths: `[..., B]` int32, steps of the copy's episode so far, this one included.
+        intervened: `[..., B]` bool, whether a shield did something else than the agent proposed; None without
+            shields.
     """
 
     observed: Observed
@@ -62,6 +64,7 @@ class Outcome(struct.PyTreeNode):
     episode_costs: Array | None = None
     copy_ends: Array | None = None
     copy_lengths: Array | None = None
+    intervened: Array | None = None
 
 
 class Experience(struct.PyTreeNode):

@@ -56,16 +56,19 @@ class UpdateLog(struct.PyTreeNode):
     Attributes:
         sums: Metrics, as `ChunkSums` of one update.
         episodes: The episodes that its rollout finished.
+        shield_rates: Of each group the share of its samples in which a shield intervened, `[]` or `[A]`; None
+            without shields.
     """
 
     sums: ChunkSums
     episodes: EpisodeRows
+    shield_rates: tuple[Array | None, ...] = ()
 
 
 def log_update(groups: Groups, learning: Any, rollouts: tuple[Experience, ...]) -> UpdateLog:  # noqa: ANN401
     """Describe one update."""
     sums = scan_driver.no_sums(groups).add(learning, rollouts)
-    return UpdateLog(sums, EpisodeRows.of(rollouts))
+    return UpdateLog(sums, EpisodeRows.of(rollouts), tuple(map(_shield_rate, rollouts)))
 
 
 def advance_logged(
@@ -153,6 +156,16 @@ def finished_episodes(
             }
         )
     return found
+
+
+def _shield_rate(rollout: Experience) -> Array | None:
+    intervened, valid = rollout.outcome.intervened, rollout.outcome.valid
+    if intervened is None:
+        return None
+    counted = jnp.ones(intervened.shape, bool) if valid is None else valid
+    axes = (0, counted.ndim - 1)
+    rate: Array = (intervened & counted).sum(axes) / counted.sum(axes)
+    return rate
 
 
 def _place_row(index: Array, rows: Array, row: Array) -> Array:

@@ -376,6 +376,8 @@ def update_metrics(groups: tuple[Group, ...], log: UpdateLog, has_costs: bool) -
     sums = jax.tree.map(lambda leaf: leaf[0], log.sums)
     for index, group in enumerate(groups):
         means = sums.means(index, costs=has_costs)
+        if log.shield_rates[index] is not None:
+            means["train/shield_rate"] = np.asarray(log.shield_rates[index])[0]
         for place, agent in enumerate(group.agents):
             metrics[agent] = {
                 name.removeprefix("train/"): float(value if np.ndim(value) == 0 else value[place])
