@@ -25,5 +25,4 @@ def evaluate(
     start_jax()
     from dressage.cli.measure import measure_run, show_measure
 
-    summary, seeds = measure_run(run, episodes, seed, stochastic=stochastic)
-    show_measure(summary, seeds, as_json=as_json)
+    show_measure(measure_run(run, episodes, seed, stochastic=stochastic), as_json=as_json)

@@ -1,5 +1,7 @@
 """Owns measuring and filming the policies that a run directory holds."""
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,22 @@ from dressage.reporting.seed_statistics import ReturnSummary, finished_only, sum
 from dressage.reporting.wording import describe_number, describe_unfinished
 
 
-def measure_run(
-    run: Path, episodes: int, seed: int, *, stochastic: bool
-) -> tuple[ReturnSummary, tuple[int, ...]]:
+@dataclass(frozen=True)
+class Measurement:
+    """What a run's policies got on fresh episodes.
+
+    Attributes:
+        summary: Of the returns, which are means over the agents where there are several.
+        seeds: The seeds that were trained.
+        by_agent: Mean return of each of several agents, one number a seed.
+    """
+
+    summary: ReturnSummary
+    seeds: tuple[int, ...]
+    by_agent: dict[str, list[float]]
+
+
+def measure_run(run: Path, episodes: int, seed: int, *, stochastic: bool) -> Measurement:
     """Evaluate the policy of every seed of a run on the same initial states.
 
     Args:
@@ -30,9 +45,6 @@ def measure_run(
         seed: Draws the initial states.
         stochastic: Sample the actions.
 
-    Returns:
-        The summary, and the seeds that were trained.
-
     Raises:
         ConfigError: If there is no run, or it has no policy yet.
     """
@@ -40,23 +52,33 @@ def measure_run(
     record = RunRecord.read(folder)
     algorithm, task = algorithm_named(record.algorithm), make(record.task)
     rows = []
+    by_agent: dict[str, list[float]] = {}
     for trained in record.seeds:
         policy = load_policy(algorithm, folder, record, trained)
         played = algorithm.play(task, policy, episodes, seed, stochastic=stochastic)
         rows.append(finished_only(played.returns, played.finished))
-    return summarize_returns(np.stack(rows)), record.seeds
+        for agent, returns in played.by_agent.items():
+            by_agent.setdefault(agent, []).append(mean_of_finished(returns, played.finished))
+    return Measurement(summarize_returns(np.stack(rows)), record.seeds, by_agent)
 
 
-def show_measure(summary: ReturnSummary, seeds: tuple[int, ...], *, as_json: bool) -> None:
+def show_measure(found: Measurement, *, as_json: bool) -> None:
     """Print a measurement as a table, or as one JSON object."""
+    summary, seeds = found.summary, found.seeds
     if as_json:
-        print_as_json(_described(summary, seeds))
+        agents = {"agents": found.by_agent} if found.by_agent else {}
+        print_as_json(_described(summary, seeds) | agents)
         return
     console = Console()
     table = Table("trained seed", "mean return", "std over episodes")
     for seed, mean, spread in zip(seeds, summary.seed_means, summary.seed_deviations, strict=True):
         table.add_row(str(seed), describe_number(mean), describe_number(spread))
     console.print(table)
+    if found.by_agent:
+        agents = Table("agent", *(f"seed {seed}" for seed in seeds))
+        for agent, means in found.by_agent.items():
+            agents.add_row(escape(agent), *map(describe_number, means))
+        console.print(agents)
     low, high = describe_number(summary.low), describe_number(summary.high)
     headline = f"return {describe_number(summary.estimate)} [{low}, {high}]"
     console.print(f"[bold]{escape(headline)}[/bold]  ({summary.meaning})", highlight=False)
@@ -97,6 +119,12 @@ def film_run(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_film(path, pictures.frames, pictures.frames_per_second)
     return path, pictures.note
+
+
+def mean_of_finished(returns: np.ndarray, finished: np.ndarray) -> float:
+    """Average the returns `[E]` of the episodes that finished; NaN where none did."""
+    kept = returns[finished]
+    return float(kept.mean()) if kept.size else math.nan
 
 
 def load_policy(algorithm: Algorithm[PolicyT], folder: RunFolder, record: RunRecord, seed: int) -> PolicyT:

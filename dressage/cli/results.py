@@ -15,7 +15,7 @@ from dressage.config import Option
 from dressage.reporting.film import write_film
 from dressage.reporting.filming import FILMED_OF
 from dressage.reporting.metric_rows import jsonable, over_seeds, read_rows
-from dressage.reporting.plots import learning_curve, write_learning_curves
+from dressage.reporting.plots import agent_curves, learning_curve, write_learning_curves
 from dressage.reporting.report import COST, Findings, gather, write_report
 from dressage.reporting.run_folder import FINISHED, INTERRUPTED, RunFolder, RunRecord, write_json
 from dressage.reporting.seed_statistics import ReturnSummary
@@ -55,7 +55,8 @@ def draw_curve(folder: RunFolder, record: RunRecord) -> None:
     """Draw `learning_curve.png` from the metric rows; nothing where there is no row."""
     rows = read_rows(folder.metrics)
     if rows:
-        write_learning_curves(folder.curve, [learning_curve(record.task, rows)], record.task)
+        curves = [learning_curve(record.task, rows)]
+        write_learning_curves(folder.curve, curves, record.task, agent_curves(rows))
 
 
 def show_results(console: Console, folder: RunFolder, options: Sequence[Option]) -> None:

@@ -24,6 +24,10 @@ Reference:
 """
 LINE_STYLES = ("-", "--", "-.", ":")
 INK = "#22303c"
+GREY = "#9aa5ad"
+MOST_NAMED = 6
+"""Agents that each get a colour and a name; more are drawn alike."""
+
 GRID = "#e3e8ec"
 
 DIAGNOSTICS = (
@@ -91,18 +95,46 @@ def learning_curve(label: str, rows: Sequence[Row]) -> Curve:
     return Curve(label, steps, centre, centre - spread, centre + spread, "mean ± std of evaluation episodes")
 
 
-def write_learning_curves(path: Path, curves: Sequence[Curve], title: str) -> None:
+def agent_curves(rows: Sequence[Row]) -> list[Curve]:
+    """Make the curve of each of several agents: the mean of its evaluation episodes, over all seeds.
+
+    Args:
+        rows: The rows of `metrics.jsonl`.
+
+    Returns:
+        One curve an agent, without a band; none for a run of one agent.
+    """
+    evaluations = of_kind(rows, "eval")
+    names = _agents_of(evaluations, "eval/return_mean")
+    steps = np.array([row["steps"] for row in evaluations], dtype=np.float64)
+    curves = []
+    for agent in names:
+        values = [seed_values(row, f"eval/return_mean/{agent}") for row in evaluations]
+        centre = np.array([_mean_known(one) for one in values])
+        none = np.full(len(steps), math.nan)
+        curves.append(Curve(agent, steps, centre, none, none, agent))
+    return curves
+
+
+def write_learning_curves(
+    path: Path, curves: Sequence[Curve], title: str, agents: Sequence[Curve] = ()
+) -> None:
     """Draw one or several learning curves into one PNG file.
 
     Args:
         path: Where the picture goes.
         curves: At least one.
         title: The figure's title; empty for none.
+        agents: Curves of the single agents, drawn thin.
     """
     figure = _figure(7.2, 4.2)
     axes = figure.add_subplot()
     for index, curve in enumerate(curves):
         _draw_curve(axes, curve, index, alone=len(curves) == 1)
+    for index, curve in enumerate(agents):
+        named = curve.label if len(agents) <= MOST_NAMED else ("single agents" if index == 0 else None)
+        colour = COLOURS[(1 + index) % len(COLOURS)] if len(agents) <= MOST_NAMED else GREY
+        axes.plot(curve.steps, curve.centre, color=colour, linewidth=1.0, linestyle="--", label=named)
     _dress(axes)
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return per episode")
@@ -171,6 +203,12 @@ def _draw_curve(axes: Axes, curve: Curve, index: int, *, alone: bool) -> None:
 
 def _draw_diagnostic(axes: Axes, training: Sequence[Row], name: str) -> None:
     steps = np.array([row["steps"] for row in training], dtype=np.float64)
+    agents = _agents_of(training, name)
+    for index, agent in enumerate(agents):
+        own = [seed_values(row, f"{name}/{agent}") for row in training]
+        means = [_mean_known(one) for one in own]
+        colour = COLOURS[(1 + index) % len(COLOURS)] if len(agents) <= MOST_NAMED else GREY
+        axes.plot(steps, means, color=colour, linewidth=0.8, alpha=0.7)
     seeds = max(len(seed_values(row, name)) for row in training)
     values = np.stack([_padded(seed_values(row, name), seeds) for row in training])  # [P, K]
     faint = 1.0 if seeds == 1 else 0.35
@@ -208,6 +246,18 @@ def _dress(axes: Axes) -> None:
     axes.tick_params(colors=INK)
     axes.xaxis.label.set_color(INK)
     axes.yaxis.label.set_color(INK)
+
+
+def _agents_of(rows: Sequence[Row], name: str) -> list[str]:
+    """Return the agents that a metric is known for, in the order of the rows."""
+    if not rows:
+        return []
+    return [key.removeprefix(f"{name}/") for key in rows[-1] if key.startswith(f"{name}/")]
+
+
+def _mean_known(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan
 
 
 def _has_numbers(training: Sequence[Row], name: str) -> bool:

@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 
 from dressage.reporting.metric_rows import read_rows
-from dressage.reporting.plots import COLOURS, diagnostics_svg, learning_curve, write_learning_curves
+from dressage.reporting.plots import (
+    COLOURS,
+    agent_curves,
+    diagnostics_svg,
+    learning_curve,
+    write_learning_curves,
+)
 from tests.reporting.fabricated_run import fabricate
 
 EVALUATION = {"kind": "eval", "updates": 1, "time_s": 0.0, "steps_per_second": 0.0}
@@ -55,3 +61,23 @@ def test_diagnostics_leave_out_what_was_not_measured(tmp_path):
 @pytest.mark.parametrize("rows", [[], [EVALUATION | {"steps": 1, "eval/returns": [1.0]}]])
 def test_without_training_metrics_there_are_no_diagnostics(rows):
     assert diagnostics_svg(rows) == ""
+
+
+def test_each_of_several_agents_has_a_curve_of_its_mean_over_the_seeds(tmp_path):
+    rows = [
+        EVALUATION
+        | {"steps": steps, "eval/returns": [[1.0], [3.0]], "eval/return_mean": [1.0, 3.0]}
+        | {"eval/return_mean/left": [steps, 3.0 * steps], "eval/return_mean/right": [None, 7.0]}
+        for steps in (10, 20)
+    ]
+    left, right = agent_curves(rows)
+    assert (left.label, right.label) == ("left", "right")
+    np.testing.assert_array_equal(left.steps, [10.0, 20.0])
+    np.testing.assert_array_equal(left.centre, [20.0, 40.0])
+    np.testing.assert_array_equal(right.centre, [7.0, 7.0])
+    write_learning_curves(tmp_path / "c.png", [learning_curve("run", rows)], "run", [left, right])
+    assert (tmp_path / "c.png").stat().st_size > 1000
+
+
+def test_a_run_of_one_agent_has_no_curves_of_agents():
+    assert agent_curves([EVALUATION | {"steps": 64, "eval/returns": [1.0], "eval/return_mean": 1.0}]) == []
