@@ -75,10 +75,10 @@ def show_measure(found: Measurement, *, as_json: bool) -> None:
         table.add_row(str(seed), describe_number(mean), describe_number(spread))
     console.print(table)
     if found.by_agent:
-        agents = Table("agent", *(f"seed {seed}" for seed in seeds))
+        each = Table("agent", *(f"seed {seed}" for seed in seeds))
         for agent, means in found.by_agent.items():
-            agents.add_row(escape(agent), *map(describe_number, means))
-        console.print(agents)
+            each.add_row(escape(agent), *map(describe_number, means))
+        console.print(each)
     low, high = describe_number(summary.low), describe_number(summary.high)
     headline = f"return {describe_number(summary.estimate)} [{low}, {high}]"
     console.print(f"[bold]{escape(headline)}[/bold]  ({summary.meaning})", highlight=False)
