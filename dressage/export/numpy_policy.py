@@ -174,7 +174,7 @@ def operations(xp: Any) -> dict[str, Any]:  # noqa: ANN401 (a module)
         "one_hot": lambda columns, categories: (
             lambda x: (x[..., xp.asarray(columns)] == xp.asarray(categories)).astype("float32")
         ),
-        "normalize": lambda clip: _normalize(xp, xp.asarray(-clip, "float32"), xp.asarray(clip, "float32")),
+        "normalize": lambda clip: _normalize(xp, clip),
         "dense": lambda activation=None: _dense(activations.get(activation)),
         "activation": lambda activation: activations[activation],
         "gru": lambda: partial(_gru, xp),
@@ -193,7 +193,10 @@ def operations(xp: Any) -> dict[str, Any]:  # noqa: ANN401 (a module)
     }
 
 
-def _normalize(xp: Any, least: Any, greatest: Any) -> Any:  # noqa: ANN401 (arrays, quicker than numbers)
+def _normalize(xp: Any, clip: float | None) -> Any:  # noqa: ANN401
+    if clip is None:
+        return lambda x, mean, deviation: (x - mean) / deviation
+    least, greatest = xp.asarray(-clip, "float32"), xp.asarray(clip, "float32")  # Quicker than numbers.
     return lambda x, mean, deviation: xp.minimum(xp.maximum((x - mean) / deviation, least), greatest)
 
 

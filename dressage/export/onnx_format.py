@@ -139,7 +139,7 @@ def _normalize(model: _Model, op: Op) -> None:
     value, mean, deviation = op.inputs
     centred = model.node("Sub", [value, mean], f"{op.output}/centred")
     clip = op.settings["clip"]
-    if math.isinf(clip):
+    if clip is None:
         model.node("Div", [centred, deviation], op.output)
         return
     scaled = model.node("Div", [centred, deviation], f"{op.output}/scaled")

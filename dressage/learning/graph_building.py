@@ -1,5 +1,6 @@
 """How observations, networks and heads of learners become the operations of a `PolicyGraph`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from dressage.equations.action_scaling import UNBOUNDED
 from dressage.errors import ConfigError
-from dressage.learning.policy_graph import Arrays, Op, PolicyGraph, Port
+from dressage.learning.policy_graph import GraphDraft, Port
 from dressage.learning.specs import AgentSpec, ObservationLayout
 
 OBSERVATION = "observation"
@@ -15,56 +16,6 @@ ACTION = "action"
 PROBABILITIES = "probabilities"
 STATE = "state"
 NORMALIZED = "normalized_observation"
-
-
-class GraphDraft:
-    """A graph that is being put together; `finish` freezes it."""
-
-    def __init__(self) -> None:
-        self._inputs: list[Port] = []
-        self._outputs: list[Port] = []
-        self._ops: list[Op] = []
-        self._weights: Arrays = {}
-        self._states: dict[str, str] = {}
-
-    def take(self, port: Port) -> str:
-        """Add an input; returns its name."""
-        self._inputs.append(port)
-        return port.name
-
-    def weight(self, name: str, array: Any) -> str:  # noqa: ANN401 (any array of numbers)
-        """Add a float32 weight; returns its name."""
-        self._weights[name] = np.asarray(array, np.float32)
-        return name
-
-    def add(
-        self, kind: str, inputs: Sequence[str], output: str, settings: Mapping[str, Any] | None = None
-    ) -> str:
-        """Add an operation; returns the name of its output."""
-        self._ops.append(Op(kind, tuple(inputs), output, dict(settings or {})))
-        return output
-
-    def give(self, port: Port) -> None:
-        """Make a value of the port's name an output."""
-        self._outputs.append(port)
-
-    def remember(self, before: Port, after: str) -> None:
-        """Make a value the next value of a state that `take` added."""
-        self._states[before.name] = after
-        self._outputs.append(Port(after, before.shape, before.dtype))
-
-    def finish(self, action_tree: str = "array") -> PolicyGraph:
-        """Freeze the graph."""
-        states = [port for port in self._inputs if port.name in self._states]
-        others = [port for port in self._inputs if port.name not in self._states]
-        return PolicyGraph(
-            inputs=(*others, *states),
-            outputs=tuple(self._outputs),
-            ops=tuple(self._ops),
-            weights=self._weights,
-            states=self._states,
-            action_tree=action_tree,
-        )
 
 
 def add_observation(draft: GraphDraft, layout: ObservationLayout, name: str = OBSERVATION) -> str:
@@ -96,7 +47,9 @@ def add_normalization(draft: GraphDraft, value: str, mean: Any, deviation: Any, 
         draft.weight(f"{OBSERVATION}/mean", mean),
         draft.weight(f"{OBSERVATION}/deviation", deviation),
     ]
-    return draft.add("normalize", [value, *weights], NORMALIZED, {"clip": float(clip)})
+    return draft.add(
+        "normalize", [value, *weights], NORMALIZED, {"clip": None if math.isinf(clip) else float(clip)}
+    )
 
 
 def add_perceptron(

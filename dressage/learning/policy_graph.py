@@ -4,7 +4,7 @@ NumPy is all that this module needs, so that files can be read where JAX is not 
 computes is defined once, by `dressage.export.numpy_policy.operations`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -99,6 +99,56 @@ class PolicyGraph:
             weights={name: tensors[name] for name in fields["weights"]},
             states=fields["states"],
             action_tree=fields["action_tree"],
+        )
+
+
+class GraphDraft:
+    """A graph that is being put together; `finish` freezes it."""
+
+    def __init__(self) -> None:
+        self._inputs: list[Port] = []
+        self._outputs: list[Port] = []
+        self._ops: list[Op] = []
+        self._weights: Arrays = {}
+        self._states: dict[str, str] = {}
+
+    def take(self, port: Port) -> str:
+        """Add an input; returns its name."""
+        self._inputs.append(port)
+        return port.name
+
+    def weight(self, name: str, array: Any) -> str:  # noqa: ANN401 (any array of numbers)
+        """Add a float32 weight; returns its name."""
+        self._weights[name] = np.asarray(array, np.float32)
+        return name
+
+    def add(
+        self, kind: str, inputs: Sequence[str], output: str, settings: Mapping[str, Any] | None = None
+    ) -> str:
+        """Add an operation; returns the name of its output."""
+        self._ops.append(Op(kind, tuple(inputs), output, dict(settings or {})))
+        return output
+
+    def give(self, port: Port) -> None:
+        """Make a value of the port's name an output."""
+        self._outputs.append(port)
+
+    def remember(self, before: Port, after: str) -> None:
+        """Make a value the next value of a state that `take` added."""
+        self._states[before.name] = after
+        self._outputs.append(Port(after, before.shape, before.dtype))
+
+    def finish(self, action_tree: str = "array") -> PolicyGraph:
+        """Freeze the graph."""
+        states = [port for port in self._inputs if port.name in self._states]
+        others = [port for port in self._inputs if port.name not in self._states]
+        return PolicyGraph(
+            inputs=(*others, *states),
+            outputs=tuple(self._outputs),
+            ops=tuple(self._ops),
+            weights=self._weights,
+            states=self._states,
+            action_tree=action_tree,
         )
 
 

@@ -18,7 +18,6 @@ from jax.typing import ArrayLike
 from dressage.equations.statistics import RunningMoments
 from dressage.errors import CheckpointError
 from dressage.learning.graph_building import (
-    GraphDraft,
     add_head,
     add_normalization,
     add_observation,
@@ -31,7 +30,7 @@ from dressage.learning.live_policy import (
     observation_tree,
 )
 from dressage.learning.policy_files import FILE, read_policy_file, write_policy_file
-from dressage.learning.policy_graph import Deployment, PolicyGraph
+from dressage.learning.policy_graph import Deployment, GraphDraft, PolicyGraph
 from dressage.learning.policy_head import PolicyHead, SquashState
 from dressage.learning.proximal import OBSERVATION_CLIP
 from dressage.learning.specs import (

@@ -19,7 +19,6 @@ from dressage.learning.forward import Network
 from dressage.learning.graph_building import (
     OBSERVATION,
     STATE,
-    GraphDraft,
     add_head,
     add_mask,
     add_normalization,
@@ -29,7 +28,7 @@ from dressage.learning.graph_building import (
 )
 from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.live_policy import in_float32, in_float64, named_probabilities, observation_tree
-from dressage.learning.policy_graph import Deployment, PolicyGraph
+from dressage.learning.policy_graph import Deployment, GraphDraft, PolicyGraph
 from dressage.learning.policy_head import PolicyHead
 from dressage.learning.proximal import OBSERVATION_CLIP
 from dressage.learning.records import Observed

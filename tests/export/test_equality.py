@@ -7,8 +7,8 @@ import pytest
 from dressage.export import FORMATS
 from dressage.export.comparison import allowed
 from dressage.export.numpy_policy import bind, operations
-from dressage.learning.graph_building import GraphDraft, add_head
-from dressage.learning.policy_graph import Port
+from dressage.learning.graph_building import add_head
+from dressage.learning.policy_graph import GraphDraft, Port
 from dressage.learning.specs import agent_spec
 from tests.export.shipped import AGENT_KINDS, KINDS, PPO_KINDS, Box, shipped
 from tests.ppo.test_policy import SCALING

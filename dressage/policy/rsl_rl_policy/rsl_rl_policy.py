@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from dressage.config import merge_configs, whole_number
 from dressage.errors import ConfigError, RoleError, RolloutError, StaleWeightsError
+from dressage.learning.policy_graph import Deployment
 from dressage.policy.base_policy import (
     BasePolicy,
     EnvMeta,
@@ -36,6 +37,7 @@ from dressage.policy.rsl_rl_policy import (
     random_stream,
 )
 from dressage.policy.rsl_rl_policy.algorithm import Algorithm, algorithm_class, construct, model_names
+from dressage.policy.rsl_rl_policy.deployment import actor_deployment
 from dressage.policy.rsl_rl_policy.env_meta import ExampleObservation, RSLRLVecEnvMeta
 from dressage.policy.rsl_rl_policy.module_states import (
     as_array,
@@ -275,6 +277,15 @@ class RSLRLPolicy(BasePolicy):
         metrics, self._filled = self._filled, None
         self.version += 1
         return _loss_metrics(losses) | _state_metrics(algorithm) | metrics
+
+    def deployment(self) -> Deployment:
+        """Return what the files of the actor are made of; see `dressage.export.export_policy`.
+
+        Raises:
+            ConfigError: If the actor cannot be exported whole.
+        """
+        algorithm = self._built(None, "deployment")
+        return actor_deployment(algorithm.get_policy())
 
     def get_trainable_parameters(self) -> dict[str, dict[str, Tensor]]:
         """Return clones of the states of all modules, buffers included, and of the learning rate."""
