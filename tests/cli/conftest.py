@@ -1,5 +1,6 @@
 """What the tests of the command line share: a cache of compiled programs, and short training."""
 
+import math
 import os
 import subprocess
 import sys
@@ -51,7 +52,11 @@ def spawn(cache):
 def finished(dressage, tmp_path_factory):
     """A short finished run of the pendulum."""
     path = tmp_path_factory.mktemp("runs") / "pendulum"
-    shown = dressage("train", "pendulum", *SHORT, "--run", path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "dressage.cli.training_loop.CHECKPOINT_S", math.inf
+        )  # Checkpoints at evaluations alone.
+        shown = dressage("train", "pendulum", *SHORT, "--run", path)
     assert shown.exit_code == 0, shown.output
     return path, shown.output
 
