@@ -55,7 +55,7 @@ def finished(dressage, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "dressage.cli.training_loop.CHECKPOINT_S", math.inf
-        )  # Checkpoints at evaluations alone.
+        )  # As in test_resume.
         shown = dressage("train", "pendulum", *SHORT, "--run", path)
     assert shown.exit_code == 0, shown.output
     return path, shown.output
