@@ -6,14 +6,14 @@ command line all read that one declaration.
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal
 
 from dressage.errors import ConfigError
 
-Kind = Literal["integer", "number", "boolean", "choice", "integers"]
+Kind = Literal["integer", "number", "boolean", "choice", "integers", "text", "mapping"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Option:
     Attributes:
         name: The option's name as users write it; a dot separates nested names.
         default: The value where none is given.
-        kind: `integer`, `number`, `boolean`, `choice` (one of `choices`) or `integers` (a tuple of integers).
+        kind: `integer`, `number`, `boolean`, `choice` (one of `choices`), `integers` (a tuple of integers),
+            `text` or `mapping` (nested options of another library).
         minimum: The least legal value.
         maximum: The greatest legal value.
         open_minimum: Whether `minimum` itself is excluded.
@@ -57,6 +58,8 @@ class Option:
                 "integer": "an integer",
                 "number": "a finite number",
                 "integers": "a sequence of integers",
+                "text": "a text that is not empty",
+                "mapping": "a mapping from names to values",
             }
             words = noun[self.kind] + self._range()
         return words + (" or None" if self.optional else "")
@@ -185,10 +188,20 @@ def _integers(value: Any, option: Option) -> tuple[int, ...] | None:  # noqa: AN
     return None if any(number is None for number in numbers) else tuple(n for n in numbers if n is not None)
 
 
-_CONVERTERS = {
+def _text(value: Any, option: Option) -> str | None:  # noqa: ANN401, ARG001 (one signature for all kinds)
+    return value if isinstance(value, str) and value else None
+
+
+def _mapping(value: Any, option: Option) -> dict[str, Any] | None:  # noqa: ANN401, ARG001
+    return merge_configs(value, None) if isinstance(value, Mapping) else None
+
+
+_CONVERTERS: dict[str, Callable[[Any, Option], Any]] = {
     "integer": _integer,
     "number": _number,
     "boolean": _boolean,
     "choice": _choice,
     "integers": _integers,
+    "text": _text,
+    "mapping": _mapping,
 }

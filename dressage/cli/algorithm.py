@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from dressage.cli.task_names import AnyTask, TaskKind
 from dressage.config import Option
-from dressage.envs.registry import AgentKind, Task
 from dressage.errors import ConfigError
+from dressage.learning.checkpoints import Checkpoints
 from dressage.learning.policy_graph import Deployable
 from dressage.reporting.filming import Pictures
 from dressage.reporting.rollouts import Episodes
@@ -71,6 +72,22 @@ class Trainable(Protocol[PolicyT_co]):
         """Return the policy of one seed."""
 
 
+class CheckpointStore(Protocol):
+    """The checkpoints of one run; `dressage.learning.checkpoints.Checkpoints` is the usual one."""
+
+    def save(self, step: int, state: Any, note: dict[str, Any]) -> None:  # noqa: ANN401
+        """Write one, whole or not at all; one of the same step is left as it is."""
+
+    def steps(self) -> tuple[int, ...]:
+        """Return the steps of all that are kept, oldest first."""
+
+    def restore(self, state_like: Any, step: int | None = None) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401
+        """Read one back into a state like that of `Trainable.init`; by default the newest."""
+
+    def discard_after(self, step: int) -> None:
+        """Remove those of later steps."""
+
+
 class Algorithm(ABC, Generic[PolicyT]):
     """An algorithm as the verbs see it; `dressage.cli.known_algorithms` lists them.
 
@@ -78,19 +95,22 @@ class Algorithm(ABC, Generic[PolicyT]):
         name: What `--algorithm` takes.
         title: What people read.
         help: One line that says what it is.
-        trains: Whether it trains tasks of one agent or of several.
+        trains: Whether it trains tasks of one agent, of several, or in torch.
         options: Declarations of everything that `--set` takes.
         steps_option: The option that `--steps` sets: environment steps of each seed.
         presets: Options that differ from the defaults, by task; each trains its task well.
+        config_option: The option that a file given by `--config` fills as a whole; None where the file holds
+            options themselves.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     help: ClassVar[str]
-    trains: ClassVar[AgentKind]
+    trains: ClassVar[TaskKind]
     options: ClassVar[tuple[Option, ...]]
     steps_option: ClassVar[str]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
+    config_option: ClassVar[str | None] = None
 
     @abstractmethod
     def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,7 +121,9 @@ class Algorithm(ABC, Generic[PolicyT]):
         """
 
     @abstractmethod
-    def make_run(self, task: Task, options: Mapping[str, Any], seeds: tuple[int, ...]) -> Trainable[PolicyT]:
+    def make_run(
+        self, task: AnyTask, options: Mapping[str, Any], seeds: tuple[int, ...]
+    ) -> Trainable[PolicyT]:
         """Prepare a run; nothing is compiled.
 
         Args:
@@ -124,6 +146,18 @@ class Algorithm(ABC, Generic[PolicyT]):
         Raises:
             CheckpointError: If a file is missing or damaged.
         """
+
+    def checkpoints(self, folder: Path, keep: int) -> CheckpointStore:
+        """Open the checkpoints of a run.
+
+        Args:
+            folder: Where they lie; it need not exist yet.
+            keep: How many of the latest to keep, at least 1.
+        """
+        return Checkpoints(folder, keep=keep)
+
+    def close_run(self, run: Trainable[PolicyT]) -> None:
+        """Let go of what a run holds besides memory; here nothing."""
 
     def deployables(self, policy: PolicyT) -> Mapping[str, Deployable]:
         """Return the policies that can be exported, by agent; here none."""
@@ -153,7 +187,7 @@ class Algorithm(ABC, Generic[PolicyT]):
         raise ConfigError(f"{self.title} does not start from a policy.")
 
     @abstractmethod
-    def play(self, task: Task, policy: PolicyT, episodes: int, seed: int, *, stochastic: bool) -> Episodes:
+    def play(self, task: AnyTask, policy: PolicyT, episodes: int, seed: int, *, stochastic: bool) -> Episodes:
         """Play one episode in each of several copies.
 
         Args:

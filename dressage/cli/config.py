@@ -25,9 +25,9 @@ def config(
     from dressage.cli.option_tables import print_json, print_table, print_yaml
 
     if task:
-        from dressage.envs import make
+        from dressage.cli.task_names import open_task
 
-        learner = algorithm_for(task, make(task), algorithm)
+        learner = algorithm_for(task, open_task(task), algorithm)
     else:
         learner = algorithm_named(algorithm or ALGORITHMS[0].name)
     preset = learner.presets.get(task or "", {})

@@ -4,19 +4,21 @@ from typing import Any
 
 from dressage.cli.algorithm import Algorithm
 from dressage.cli.many_agents import ManyAgentsIPPO, ManyAgentsParameterizedIPPO
+from dressage.cli.rsl_rl import RslRl
 from dressage.cli.single_agent_ppo import SingleAgentPPO
+from dressage.cli.task_names import AnyTask, TaskKind, task_kind
 from dressage.config import suggest
-from dressage.envs.registry import AgentKind, Task, agent_kind
 from dressage.errors import ConfigError
 
 ALGORITHMS: tuple[Algorithm[Any], ...] = (
     SingleAgentPPO(),
     ManyAgentsIPPO(),
     ManyAgentsParameterizedIPPO(),
+    RslRl(),
 )
 """The first that trains a kind of task is that kind's default."""
 
-WORDS: dict[AgentKind, str] = {"single": "one agent", "multi": "several agents"}
+WORDS: dict[TaskKind, str] = {"single": "one agent", "multi": "several agents", "torch": "one agent in torch"}
 
 
 def algorithm_named(name: str) -> Algorithm[Any]:
@@ -33,7 +35,7 @@ def algorithm_named(name: str) -> Algorithm[Any]:
     return known[name]
 
 
-def algorithm_for(task_name: str, task: Task, name: str | None) -> Algorithm[Any]:
+def algorithm_for(task_name: str, task: AnyTask, name: str | None) -> Algorithm[Any]:
     """Return the algorithm that trains a task.
 
     Args:
@@ -44,7 +46,7 @@ def algorithm_for(task_name: str, task: Task, name: str | None) -> Algorithm[Any
     Raises:
         ConfigError: If there is no algorithm of that name, or it does not train such tasks.
     """
-    kind = agent_kind(task)
+    kind = task_kind(task)
     fitting = [algorithm for algorithm in ALGORITHMS if algorithm.trains == kind]
     if name is None and fitting:
         return fitting[0]

@@ -8,8 +8,8 @@ import numpy as np
 
 from dressage.cli.algorithm import Algorithm, Trainable
 from dressage.cli.presets import IPPO_PRESETS
+from dressage.cli.task_names import AnyTask, TaskKind, environment_of
 from dressage.config import Option
-from dressage.envs.registry import AgentKind, Task
 from dressage.reporting.agent_film import film_agents
 from dressage.reporting.filming import Pictures
 from dressage.reporting.rollouts import Episodes
@@ -39,7 +39,7 @@ OF_RUN = frozenset(option.name for option in RUN_OPTIONS)
 class ManyAgents(Algorithm[PolicySet]):
     """One learner of `dressage.rl` on functional environments of many agents and on PettingZoo's."""
 
-    trains: ClassVar[AgentKind] = "multi"
+    trains: ClassVar[TaskKind] = "multi"
     steps_option: ClassVar[str] = "total_timesteps"
     learner: ClassVar[type[algorithm.Algorithm]]
 
@@ -53,11 +53,13 @@ class ManyAgents(Algorithm[PolicySet]):
         return resolved | _flat(checked)
 
     def make_run(
-        self, task: Task, options: Mapping[str, Any], seeds: tuple[int, ...]
+        self, task: AnyTask, options: Mapping[str, Any], seeds: tuple[int, ...]
     ) -> Trainable[PolicySet]:
         """Prepare a run; see `Algorithm.make_run`."""
         episodes = options["eval_episodes"] if options["evaluations"] else 0
-        return MultiAgentTrainer(self._learner(options), task, options["total_timesteps"], seeds, episodes)
+        return MultiAgentTrainer(
+            self._learner(options), environment_of(task), options["total_timesteps"], seeds, episodes
+        )
 
     def updates_at_evaluations(self, options: Mapping[str, Any]) -> tuple[int, ...]:
         """Return when evaluations are due: evenly spread, the last one at the end."""
@@ -69,10 +71,12 @@ class ManyAgents(Algorithm[PolicySet]):
         """Read the policies of all agents; see `PolicySet.load`."""
         return PolicySet.load(folder)
 
-    def play(self, task: Task, policy: PolicySet, episodes: int, seed: int, *, stochastic: bool) -> Episodes:
+    def play(
+        self, task: AnyTask, policy: PolicySet, episodes: int, seed: int, *, stochastic: bool
+    ) -> Episodes:
         """Play episodes; an episode's return is the mean over the agents."""
         learner = self.learner(policy.config)
-        named = play_policies(learner, task, policy, episodes, seed, stochastic=stochastic)
+        named = play_policies(learner, environment_of(task), policy, episodes, seed, stochastic=stochastic)
         returns = {agent: np.asarray(one["returns"], np.float64) for agent, one in named.items()}
         first = next(iter(named.values()))
         return Episodes(

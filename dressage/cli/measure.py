@@ -13,7 +13,7 @@ from rich.table import Table
 from dressage.cli.algorithm import Algorithm, PolicyT
 from dressage.cli.json_output import print_as_json
 from dressage.cli.known_algorithms import algorithm_named
-from dressage.envs import make
+from dressage.cli.task_names import open_task
 from dressage.errors import ConfigError
 from dressage.reporting.film import check_film_path, write_film
 from dressage.reporting.run_folder import RunFolder, RunRecord
@@ -50,7 +50,7 @@ def measure_run(run: Path, episodes: int, seed: int, *, stochastic: bool) -> Mea
     """
     folder = RunFolder(run)
     record = RunRecord.read(folder)
-    algorithm, task = algorithm_named(record.algorithm), make(record.task)
+    algorithm, task = algorithm_named(record.algorithm), open_task(record.task)
     rows = []
     by_agent: dict[str, list[float]] = {}
     for trained in record.seeds:

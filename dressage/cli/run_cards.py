@@ -6,7 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from dressage.envs import BaseEnv, make
+from dressage.cli.task_names import open_task
+from dressage.envs import BaseEnv
 from dressage.envs import signals as environment
 from dressage.export import Card, Score, Signal
 from dressage.reporting.metric_rows import episode_returns, of_kind, read_rows
@@ -26,7 +27,7 @@ def cards_of(
         agents: Whose policies they are.
         steps: Environment steps of their training.
     """
-    task = make(record.task)
+    task = open_task(record.task)
     observation, action, period = _signals(task) if isinstance(task, BaseEnv) else ((), (), None)
     return {
         agent: Card(

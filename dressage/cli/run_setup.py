@@ -13,10 +13,10 @@ from dressage.cli.algorithm import Algorithm, Trainable
 from dressage.cli.counts import read_count
 from dressage.cli.initial_policy import KEPT, described_start, options_of, policy_for
 from dressage.cli.known_algorithms import algorithm_for
+from dressage.cli.nested_options import apply_settings, differences, read_config
 from dressage.cli.start_up import machine, versions
+from dressage.cli.task_names import AnyTask, open_task
 from dressage.config import check_names
-from dressage.envs import make
-from dressage.envs.registry import Task
 from dressage.errors import ConfigError
 from dressage.reporting.run_folder import RunFolder, RunRecord
 from dressage.reporting.run_lock import LOCK, locked, make_folder
@@ -36,6 +36,9 @@ class Request:
         use_preset: Whether the task's preset applies.
         initial_policy: The file that training starts from; None starts from scratch.
         keep_statistics: Whether that policy's observation statistics are taken over.
+        config: A YAML file of options, or of what the algorithm's `config_option` takes; None for none.
+        workers: Workers that environments are dealt out to; None leaves them to preset and default.
+        cluster: The Ray cluster that workers run on; None for none.
     """
 
     task: str
@@ -47,6 +50,9 @@ class Request:
     use_preset: bool = True
     initial_policy: Path | None = None
     keep_statistics: bool = True
+    config: Path | None = None
+    workers: int | None = None
+    cluster: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def plan_run(request: Request) -> Plan:
     Raises:
         DressageError: If the task, the algorithm, an option or a value is wrong, or they do not fit together.
     """
-    task = make(request.task)
+    task = open_task(request.task)
     algorithm = algorithm_for(request.task, task, request.algorithm)
     return _plan(new_record(request, algorithm), algorithm, task)
 
@@ -81,7 +87,7 @@ def plan_again(record: RunRecord) -> Plan:
     Raises:
         DressageError: If task or algorithm do not exist here, or an option is not legal in this version.
     """
-    task = make(record.task)
+    task = open_task(record.task)
     return _plan(record, algorithm_for(record.task, task, record.algorithm), task)
 
 
@@ -93,13 +99,14 @@ def new_record(request: Request, algorithm: Algorithm[Any]) -> RunRecord:
     """
     preset = dict(algorithm.presets.get(request.task, {})) if request.use_preset else {}
     shipped = {} if request.initial_policy is None else options_of(algorithm, request.initial_policy)
-    options = algorithm.resolve({**preset, **shipped, **_given_options(request, algorithm)})
+    base = {**preset, **shipped, **read_config(request.config, algorithm)}
+    options = algorithm.resolve(apply_settings(algorithm, base, _given_options(request, algorithm)))
     defaults = {option.name: option.default for option in algorithm.options}
     return RunRecord(
         task=request.task,
         algorithm=algorithm.name,
         options=options,
-        changed={name: value for name, value in options.items() if value != defaults[name]},
+        changed=differences(options, defaults),
         seeds=tuple(range(request.first_seed, request.first_seed + request.seeds)),
         created=datetime.now().isoformat(timespec="seconds"),
         versions=versions(request.task),
@@ -177,13 +184,16 @@ def _refuse_taken(folder: RunFolder) -> None:
         raise ConfigError(f"{path} exists and is no empty folder. Give another one with --run.")
 
 
-def _plan(record: RunRecord, algorithm: Algorithm[Any], task: Task) -> Plan:
+def _plan(record: RunRecord, algorithm: Algorithm[Any], task: AnyTask) -> Plan:
     return Plan(record, algorithm, algorithm.make_run(task, record.options, record.seeds))
 
 
 def _given_options(request: Request, algorithm: Algorithm[Any]) -> Mapping[str, Any]:
     given = parse_settings(request.settings)
-    check_names(given, [option.name for option in algorithm.options], algorithm.title)
+    mappings = {option.name for option in algorithm.options if option.kind == "mapping"}
+    plain = [name for name in given if name.partition(".")[0] not in mappings]
+    check_names(plain, [option.name for option in algorithm.options], algorithm.title)
+    given |= _layout(request, algorithm)
     counts = {option.name for option in algorithm.options if option.kind == "integer"}
     given = {name: _as_count(value) if name in counts else value for name, value in given.items()}
     if request.steps is None:
@@ -191,6 +201,20 @@ def _given_options(request: Request, algorithm: Algorithm[Any]) -> Mapping[str, 
     if algorithm.steps_option in given:
         raise ConfigError(f"--steps and --set {algorithm.steps_option} say the same thing; give one of them.")
     return {**given, algorithm.steps_option: request.steps}
+
+
+def _layout(request: Request, algorithm: Algorithm[Any]) -> dict[str, Any]:
+    """Return what `--workers` and `--cluster` say, as options."""
+    asked = {"workers": request.workers, "address": request.cluster}
+    given = {name: value for name, value in asked.items() if value is not None}
+    known = {option.name for option in algorithm.options}
+    for name, flag in (("workers", "--workers"), ("address", "--cluster")):
+        if name in given and name not in known:
+            raise ConfigError(
+                f"{flag} is for algorithms whose environments are stepped by workers, such as rsl_rl's; "
+                f"{algorithm.title} has none."
+            )
+    return given
 
 
 def _parse_value(name: str, text: str) -> Any:  # noqa: ANN401 (options hold values of several types)

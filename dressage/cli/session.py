@@ -16,7 +16,6 @@ from dressage.cli.run_setup import Plan, Request, fresh_state, new_folder, plan_
 from dressage.cli.stop_signals import INTERRUPTED, StopSignals
 from dressage.cli.training_loop import Outcome, Timing, TrainingLoop
 from dressage.errors import CheckpointError, ConfigError
-from dressage.learning.checkpoints import Checkpoints
 from dressage.reporting.metric_rows import keep_until
 from dressage.reporting.progress import open_progress
 from dressage.reporting.report import describe_resume
@@ -79,7 +78,11 @@ def start_run(request: Request, path: Path, extras: Extras) -> int:
     console = Console()
     check_installed(tensorboard=extras.tensorboard, wandb=extras.wandb is not None)
     plan = plan_run(request)
-    with new_folder(path, plan.record) as folder, StopSignals(_stopped_at_once(folder)) as stop:
+    with (
+        closing_run(plan),
+        new_folder(path, plan.record) as folder,
+        StopSignals(_stopped_at_once(folder)) as stop,
+    ):
         _introduce(console, folder, plan)
         keep_copy(folder, plan.record)
         start = Start(fresh_state(folder, plan), Timing())
@@ -104,7 +107,7 @@ def resume_run(path: Path, updates: int | None, extras: Extras) -> int:
     folder = RunFolder(path)
     plan = plan_again(RunRecord.read(folder))
     trainer = plan.trainer
-    with locked(path), StopSignals(_stopped_at_once(folder)) as stop:
+    with closing_run(plan), locked(path), StopSignals(_stopped_at_once(folder)) as stop:
         start = _restore(folder, plan, updates)
         done = trainer.updates_done(start.state)
         if done >= trainer.num_updates and read_summary(folder).get("status") == FINISHED:
@@ -114,13 +117,22 @@ def resume_run(path: Path, updates: int | None, extras: Extras) -> int:
         return _train(console, folder, plan, start, extras, stop)
 
 
+@contextmanager
+def closing_run(plan: Plan) -> Iterator[None]:
+    """End what a run has started besides its own process, however the session ends."""
+    try:
+        yield
+    finally:
+        plan.algorithm.close_run(plan.trainer)
+
+
 def _train(
     console: Console, folder: RunFolder, plan: Plan, start: Start, extras: Extras, stop: StopSignals
 ) -> int:
     with _open_sinks(folder, plan.record, extras) as sinks:
         loop = TrainingLoop(
             plan.trainer,
-            Checkpoints(folder.checkpoints, keep=KEPT_CHECKPOINTS),
+            plan.algorithm.checkpoints(folder.checkpoints, KEPT_CHECKPOINTS),
             sinks,
             open_progress(console, quiet=extras.quiet),
             stop,
@@ -142,7 +154,7 @@ def _conclude(console: Console, folder: RunFolder, plan: Plan, outcome: Outcome,
 
 def _restore(folder: RunFolder, plan: Plan, updates: int | None) -> Start:
     trainer = plan.trainer
-    checkpoints = Checkpoints(folder.checkpoints, keep=KEPT_CHECKPOINTS)
+    checkpoints = plan.algorithm.checkpoints(folder.checkpoints, KEPT_CHECKPOINTS)
     kept = checkpoints.steps()
     if updates is not None and updates not in kept:
         known = ", ".join(map(str, kept)) or "none"

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 from dressage import ppo
 from dressage.cli.algorithm import Algorithm, Trainable
 from dressage.cli.presets import SINGLE_AGENT_PPO
+from dressage.cli.task_names import AnyTask, TaskKind
 from dressage.config import Option
 from dressage.envs import BaseEnv, HostTask
-from dressage.envs.registry import AgentKind, SingleAgentTask, Task
+from dressage.envs.registry import SingleAgentTask
 from dressage.learning.policy_graph import Deployable
 from dressage.learning.specs import AGENT
 from dressage.ppo.fine_tuning import options_of
@@ -24,7 +25,7 @@ class SingleAgentPPO(Algorithm[ppo.Policy]):
     name: ClassVar[str] = "ppo"
     title: ClassVar[str] = "PPO"
     help: ClassVar[str] = "Proximal policy optimisation of one agent."
-    trains: ClassVar[AgentKind] = "single"
+    trains: ClassVar[TaskKind] = "single"
     options: ClassVar[tuple[Option, ...]] = ppo.OPTIONS
     steps_option: ClassVar[str] = "TOTAL_TIMESTEPS"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = SINGLE_AGENT_PPO
@@ -35,7 +36,7 @@ class SingleAgentPPO(Algorithm[ppo.Policy]):
         return {option.name: jsonable(getattr(config, option.name)) for option in self.options}
 
     def make_run(
-        self, task: Task, options: Mapping[str, Any], seeds: tuple[int, ...]
+        self, task: AnyTask, options: Mapping[str, Any], seeds: tuple[int, ...]
     ) -> Trainable[ppo.Policy]:
         """Prepare a run; see `Algorithm.make_run`."""
         return ppo.make_trainer(_single(task), _config(options), seeds)
@@ -68,7 +69,9 @@ class SingleAgentPPO(Algorithm[ppo.Policy]):
         assert isinstance(run, ppo.Trainer), "`make_run` makes no other"
         return run.start_from(state, policy, keep_statistics=keep_statistics)
 
-    def play(self, task: Task, policy: ppo.Policy, episodes: int, seed: int, *, stochastic: bool) -> Episodes:
+    def play(
+        self, task: AnyTask, policy: ppo.Policy, episodes: int, seed: int, *, stochastic: bool
+    ) -> Episodes:
         """Play episodes; see `Algorithm.play`."""
         return play_episodes(_single(task), policy, episodes, seed, stochastic=stochastic)
 
@@ -81,6 +84,6 @@ def _config(options: Mapping[str, Any]) -> ppo.Config:
     return ppo.Config.from_mapping(dict(options)).validate()
 
 
-def _single(task: Task) -> SingleAgentTask:
+def _single(task: AnyTask) -> SingleAgentTask:
     assert isinstance(task, BaseEnv | HostTask), "algorithms are chosen by what the task has"
     return task

@@ -13,6 +13,13 @@ from dressage.cli.known_algorithms import ALGORITHMS
 from dressage.envs import PREFIXES, BaseEnv, MultiAgentEnv, MultiAgentVectorEnv, VectorEnv, make, tasks
 from dressage.envs.registry import Prefix, agent_kind, shipped_task
 from dressage.envs.spaces import Discrete, MultiDiscrete, Space, as_space
+from dressage.policy.torch_envs.catalog import PREFIX as TORCH
+from dressage.policy.torch_envs.catalog import SHIPPED as TORCH_TASKS
+
+TORCH_EXAMPLES = {
+    "gymnasium": f"{TORCH}gymnasium:Pendulum-v1",
+    "python": f"{TORCH}python:my_package:make, a function of a number of copies and a seed",
+}
 
 
 def print_tasks(*, as_json: bool) -> None:
@@ -20,21 +27,32 @@ def print_tasks(*, as_json: bool) -> None:
     if as_json:
         shipped = {name: _described(name) for name in tasks()}
         prefixes = {name: {**vars(prefix), "kind": _kind(prefix)} for name, prefix in PREFIXES.items()}
-        print_as_json({"tasks": shipped, "prefixes": prefixes})
+        print_as_json({"tasks": shipped | _torch_tasks(), "prefixes": prefixes})
         return
     console = Console()
     built_in = _table("task", "kind", "what is to be done")
     for name in tasks():
         task = _described(name)
         built_in.add_row(name, task["kind"], escape("\n".join(_lines(task))))
+    for name, task in _torch_tasks().items():
+        built_in.add_row(name, task["kind"], escape(task["meaning"]))
     console.print(built_in, highlight=False)
     console.print()
     others = _table("prefix", "kind", "what it reaches")
     for name, prefix in PREFIXES.items():
         example = f"{prefix.help} For example {prefix.examples[0]}."
         others.add_row(f"{name}:", _kind(prefix), escape(example))
+    for kind, example in TORCH_EXAMPLES.items():
+        others.add_row(f"{TORCH}{kind}:", "torch", escape(f"For example {example}."))
     console.print(others, highlight=False)
-    console.print("\nmulti: several agents; host: stepped outside of compiled programs", style="dim")
+    console.print(
+        "\nmulti: several agents; host: stepped outside of compiled programs; torch: trained by rsl_rl",
+        style="dim",
+    )
+
+
+def _torch_tasks() -> dict[str, Any]:
+    return {task.name: {"kind": "torch", "meaning": task.help} for task in TORCH_TASKS.values()}
 
 
 def _table(*heads: str) -> Table:

@@ -53,6 +53,27 @@ def train(
             "--set", metavar="KEY=VALUE", help="Change an option; repeatable. See `dressage config`."
         ),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A YAML file of options; for tasks of rsl_rl its own training configuration.",
+            show_default=False,
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Workers that step the environments, for tasks of rsl_rl.", show_default=False
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Ray cluster that the workers run on: local, or a head's address.",
+            show_default=False,
+        ),
+    ] = None,
     run: RunOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run.")] = False,
     resume_from: Annotated[
@@ -114,6 +135,9 @@ def train(
         use_preset=preset,
         initial_policy=init_from,
         keep_statistics=statistics,
+        config=config,
+        workers=workers,
+        cluster=cluster,
     )
     raise typer.Exit(start_run(request, run or default_folder(request.task, seed), extras))
 
@@ -133,7 +157,10 @@ def _check_given(context: typer.Context, task: str | None, run: Path | None, *, 
 
 
 def _refuse_beside_resume(context: typer.Context) -> None:
-    fixed = ("task", "algorithm", "steps", "seed", "seeds", "settings", "preset", "init_from", "statistics")
+    fixed = (
+        *("task", "algorithm", "steps", "seed", "seeds", "settings", "preset", "init_from", "statistics"),
+        *("config", "workers", "cluster"),
+    )
     given = [name for name in fixed if _was_given(context, name)]
     if given:
         shown = ", ".join(SHOWN.get(name, f"--{name}") for name in given)

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dressage.cli.algorithm import Trainable
+from dressage.cli.algorithm import CheckpointStore, Trainable
 from dressage.cli.stop_signals import StopSignals
-from dressage.learning.checkpoints import Checkpoints
 from dressage.reporting.metric_rows import Row, episode_returns, eval_row, seed_values, train_row
 from dressage.reporting.progress import ProgressView, Status
 from dressage.reporting.seed_statistics import summarize_returns
@@ -109,7 +108,7 @@ class TrainingLoop:
     def __init__(
         self,
         trainer: Trainable[Any],
-        checkpoints: Checkpoints,
+        checkpoints: CheckpointStore,
         sinks: Sequence[Sink],
         view: ProgressView,
         stop: StopSignals,

@@ -62,14 +62,7 @@ class RunCheckpoints:
         path = self._folder / f"update_{learner.version:08d}"
         draft = path.with_name(path.name + ".part")
         shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        learner.save_checkpoint(draft / POLICY, {})
-        arrays = _arrays_of(state)
-        with (draft / ARRAYS).open("wb") as file:
-            _write_arrays(file, arrays)
-        (draft / DESCRIPTION).write_text(json.dumps(_described(state, draft), indent=2) + "\n")
-        for file_path in draft.iterdir():
-            _sync(file_path)
+        write_checkpoint(draft, learner, state)
         shutil.rmtree(path, ignore_errors=True)
         os.replace(draft, path)
         _sync(self._folder)
@@ -88,29 +81,47 @@ class RunCheckpoints:
             raise CheckpointError(f"There is no complete checkpoint in {self._folder}.")
         return complete[-1]
 
-    def load(self, path: Path, learner: BasePolicy, workers: int) -> RunState:
-        """Read a checkpoint: the policy into `learner`, the rest is returned.
-
-        Raises:
-            CheckpointError: If it is incomplete, altered, or made for another number of workers.
-        """
-        description = _description(path)
-        if len(description["lives"]) != workers:
-            raise CheckpointError(
-                f"The checkpoint {path} is of a run with {len(description['lives'])} workers, this one has "
-                f"{workers}. Resume with as many, or start a new run from its {POLICY}."
-            )
-        learner.load_checkpoint(path / POLICY)
-        with np.load(path / ARRAYS, allow_pickle=False) as stored:
-            arrays = dict(stored)
-        states = tuple(_worker_of(arrays, worker) for worker in range(workers))
-        counters = Counters(**description["counters"])
-        return RunState(counters, tuple(description["lives"]), states, arrays.get("stream"))
-
     def _complete(self) -> list[Path]:
         if not self._folder.is_dir():
             return []
         return sorted(path for path in self._folder.iterdir() if NAME.fullmatch(path.name))
+
+
+def write_checkpoint(path: Path, learner: BasePolicy, state: RunState) -> None:
+    """Write a checkpoint into a new folder and onto the disk.
+
+    Args:
+        path: The folder; must not exist yet.
+        learner: In the TRAIN role.
+        state: The rest.
+    """
+    path.mkdir(parents=True)
+    learner.save_checkpoint(path / POLICY, {})
+    with (path / ARRAYS).open("wb") as file:
+        _write_arrays(file, _arrays_of(state))
+    (path / DESCRIPTION).write_text(json.dumps(_described(state, path), indent=2) + "\n")
+    for file_path in path.iterdir():
+        _sync(file_path)
+
+
+def read_checkpoint(path: Path, learner: BasePolicy, workers: int) -> RunState:
+    """Read a checkpoint: the policy into `learner`, the rest is returned.
+
+    Raises:
+        CheckpointError: If it is incomplete, altered, or made for another number of workers.
+    """
+    description = _description(path)
+    if len(description["lives"]) != workers:
+        raise CheckpointError(
+            f"The checkpoint {path} is of a run with {len(description['lives'])} workers, this one has "
+            f"{workers}. Resume with as many, or start a new run from its {POLICY}."
+        )
+    learner.load_checkpoint(path / POLICY)
+    with np.load(path / ARRAYS, allow_pickle=False) as stored:
+        arrays = dict(stored)
+    states = tuple(_worker_of(arrays, worker) for worker in range(workers))
+    counters = Counters(**description["counters"])
+    return RunState(counters, tuple(description["lives"]), states, arrays.get("stream"))
 
 
 def _arrays_of(state: RunState) -> dict[str, np.ndarray]:

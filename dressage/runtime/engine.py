@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from dressage.errors import DressageError, NonFiniteError, StaleWeightsError, WorkerLostError
-from dressage.policy.base_policy import BasePolicy, Fragment, PolicyRole, TrainConfig, Weights
+from dressage.policy.base_policy import BasePolicy, EnvMeta, Fragment, PolicyRole, TrainConfig, Weights
 from dressage.runtime.accounts import Counters, Stopwatch, episode_metrics
-from dressage.runtime.checkpoints import RunCheckpoints, RunState
+from dressage.runtime.checkpoints import RunCheckpoints, RunState, read_checkpoint, write_checkpoint
 from dressage.runtime.config import RuntimeConfig
 from dressage.runtime.records import (
     Collected,
@@ -125,12 +125,15 @@ class Engine:
         """Process ids of the workers, each on its own machine; the learner's own where they are inline."""
         return [hello.pid for hello in self._hellos]
 
-    def run(self, updates: int, stop: Callable[[Mapping[str, Any]], bool] | None = None) -> RunReport:
+    def run(
+        self, updates: int, stop: Callable[[Mapping[str, Any]], bool] | None = None, *, save: bool = True
+    ) -> RunReport:
         """Train until so many updates are behind the policy.
 
         Args:
             updates: Updates in all, those before a resumption included.
             stop: Called with every row of metrics; true ends the run after that update.
+            save: Whether to write a checkpoint at the end, where there is a folder for it.
 
         Raises:
             WorkerLostError: If a worker hangs, or more are lost than the budget allows.
@@ -148,7 +151,8 @@ class Engine:
                 stopped = stop is not None and stop(row)
         finally:
             self._drop_waiting()
-        self._save_unless_saved()
+        if save:
+            self._save_unless_saved()
         return RunReport(self.learner.version, self.counters.used_steps, row, self.exact_resume)
 
     def resume(self, checkpoint: Path | None = None) -> int:
@@ -163,10 +167,11 @@ class Engine:
         Raises:
             CheckpointError: If there is none, it is damaged, or it was made for another run.
         """
-        if self._checkpoints is None:
+        if checkpoint is None and self._checkpoints is None:
             raise DressageError("There is no folder to resume from: give the engine one.")
-        path = checkpoint or self._checkpoints.newest()
-        state = self._checkpoints.load(path, self.learner, self._config.workers)
+        path = checkpoint if self._checkpoints is None else checkpoint or self._checkpoints.newest()
+        assert path is not None, "one of the two is there"
+        state = read_checkpoint(path, self.learner, self._config.workers)
         self.counters = state.counters
         self._lives = list(state.lives)
         for worker, one in enumerate(state.workers):
@@ -178,6 +183,19 @@ class Engine:
             self.learner.load_random_state(state.stream)
         self._publish()
         return self.learner.version
+
+    @property
+    def meta(self) -> EnvMeta:
+        """What a policy must know of one worker's environment."""
+        return self._hellos[0].meta
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint into a folder of its own, for `resume` to read.
+
+        Args:
+            path: The folder; must not exist yet.
+        """
+        write_checkpoint(path, self.learner, self._state())
 
     def close(self) -> None:
         """End all workers; may be called again."""
@@ -329,10 +347,12 @@ class Engine:
         if self._checkpoints is None or self._train_config.rank != 0:
             return
         with self._watch.stage("checkpoint"):
-            exact = self.exact_resume == "yes"
-            workers = [self._state_of(worker) if exact else None for worker in range(len(self._hellos))]
-            state = RunState(self.counters, tuple(self._lives), tuple(workers), self.learner.random_state())
-            self._checkpoints.save(self.learner, state)
+            self._checkpoints.save(self.learner, self._state())
+
+    def _state(self) -> RunState:
+        exact = self.exact_resume == "yes"
+        workers = [self._state_of(worker) if exact else None for worker in range(len(self._hellos))]
+        return RunState(self.counters, tuple(self._lives), tuple(workers), self.learner.random_state())
 
     def _state_of(self, worker: int) -> WorkerState:
         try:
