@@ -271,3 +271,16 @@ def test_the_merged_configuration_shares_no_container_with_its_inputs(defaults, 
 @given(configs)
 def test_merging_a_configuration_into_itself_changes_nothing(config):
     assert merge_configs(config, config) == config
+
+
+@pytest.mark.parametrize(("kind", "bad"), [("text", ""), ("text", 3), ("mapping", [1]), ("mapping", None)])
+def test_texts_and_mappings_are_refused_when_they_are_none(kind, bad):
+    with pytest.raises(ConfigError, match=f"option 'x' must be a {kind}"):
+        Option("x", None, kind).check(bad, "owner")
+
+
+def test_a_mapping_is_copied():
+    given = {"a": {"b": 1}}
+    checked = Option("x", None, "mapping").check(given, "owner")
+    checked["a"]["b"] = 2
+    assert given == {"a": {"b": 1}}

@@ -1,0 +1,214 @@
+"""Training of torch tasks through the command line's seam, and whole runs of it."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("rsl_rl")
+
+from dressage.cli.rsl_rl import RslRl  # noqa: E402
+from dressage.cli.rsl_rl_runs import EngineCheckpoints  # noqa: E402
+from dressage.errors import CheckpointError, ConfigError  # noqa: E402
+from dressage.policy.torch_envs.catalog import torch_task  # noqa: E402
+from tests.policy.rsl_rl_configs import distillation_config, ppo_config, recurrent_config  # noqa: E402
+
+UPDATE = 4 * 8
+"""Environment steps of one update of the small runs."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def make_run():
+    """Make small runs, and end what they started."""
+    algorithm, made = RslRl(), []
+
+    def make(seeds=(0,), config=None, task="rsl:pendulum", **options):
+        small = {"total_timesteps": 8 * UPDATE, "num_envs": 4, "eval_episodes": 2}
+        given = {**small, "rsl_rl": config or ppo_config(), **options}
+        made.append(algorithm.make_run(torch_task(task), algorithm.resolve(given), seeds))
+        return made[-1]
+
+    yield make
+    for run in made:
+        algorithm.close_run(run)
+
+
+def weights_of(run, state, index=0):
+    content = run.policy(state, index).checkpoint
+    return torch.cat([tensor.flatten().double() for tensor in content["actor_state_dict"].values()])
+
+
+def trained(run, *chunks):
+    state = run.init()
+    for updates in chunks:
+        state, _ = run.advance(state, updates)
+    return state
+
+
+def test_how_many_updates_a_chunk_has_changes_nothing(make_run):
+    one, two = make_run(), make_run()
+    whole, parts = trained(one, 4), trained(two, 1, 3)
+    assert torch.equal(weights_of(one, whole), weights_of(two, parts))
+    assert two.updates_done(parts) == 4 and two.steps_done(parts) == 4 * UPDATE
+
+
+def test_a_seed_beside_others_learns_as_it_does_alone(make_run):
+    alone, beside = make_run(seeds=(3,)), make_run(seeds=(2, 3))
+    first, both = trained(alone, 3), trained(beside, 2, 1)
+    assert torch.equal(weights_of(alone, first), weights_of(beside, both, 1))
+    assert not torch.equal(weights_of(beside, both, 0), weights_of(beside, both, 1))
+
+
+def test_an_evaluation_changes_nothing(make_run):
+    watched, unwatched = make_run(), make_run()
+    state, other = trained(watched, 2), trained(unwatched, 2)
+    played = watched.evaluate(state)
+    assert {name: values.shape for name, values in played.items()} == {
+        "eval/returns": (1, 2),
+        "eval/lengths": (1, 2),
+        "eval/finished": (1, 2),
+    }
+    assert played["eval/finished"].all() and (played["eval/lengths"] == 200).all()
+    np.testing.assert_array_equal(watched.evaluate(state)["eval/returns"], played["eval/returns"])
+    state, _ = watched.advance(state, 2)
+    other, _ = unwatched.advance(other, 2)
+    assert torch.equal(weights_of(watched, state), weights_of(unwatched, other))
+
+
+@pytest.mark.parametrize("config", [ppo_config(), recurrent_config()], ids=["mlp", "lstm"])
+def test_a_resumed_run_equals_the_uninterrupted_one(make_run, tmp_path, config):
+    run = make_run(seeds=(0, 1), config=config)
+    state = trained(run, 2)
+    store = EngineCheckpoints(tmp_path, keep=2)
+    store.save(2, state, {"time_s": 1.5})
+    state, _ = run.advance(state, 3)
+    again = make_run(seeds=(0, 1), config=config)
+    resumed, note = store.restore(again.init())
+    assert note == {"time_s": 1.5} and again.updates_done(resumed) == 2 and again.exact_resume
+    resumed, _ = again.advance(resumed, 3)
+    for index in (0, 1):
+        assert torch.equal(weights_of(run, state, index), weights_of(again, resumed, index))
+
+
+def test_the_newest_checkpoints_are_kept_and_later_ones_can_be_discarded(make_run, tmp_path):
+    run = make_run()
+    state = run.init()
+    store = EngineCheckpoints(tmp_path, keep=2)
+    for updates in (1, 2, 3):
+        state, _ = run.advance(state, 1)
+        store.save(updates, state, {})
+    assert store.steps() == (2, 3)
+    store.discard_after(2)
+    assert store.steps() == (2,)
+    with pytest.raises(CheckpointError, match="There is no complete checkpoint in"):
+        EngineCheckpoints(tmp_path / "none", keep=1).restore(state)
+
+
+def test_a_checkpoint_without_its_note_is_incomplete(make_run, tmp_path):
+    run = make_run()
+    store = EngineCheckpoints(tmp_path, keep=1)
+    state = trained(run, 1)
+    store.save(1, state, {})
+    (tmp_path / "1" / "note.json").unlink()
+    with pytest.raises(CheckpointError, match="1 is incomplete"):
+        store.restore(state)
+
+
+def test_metrics_name_losses_time_limits_and_episodes(make_run):
+    run = make_run()
+    _, metrics = run.advance(run.init(), 5)
+    assert {
+        "train/value_loss",
+        "train/entropy",
+        "train/learning_rate",
+        "runtime/used_steps",
+    } <= metrics.keys()
+    assert {"train/time_outs_final_observation", "train/time_outs_rsl_rl"} <= metrics.keys()
+    assert all(values.shape == (1,) for values in metrics.values())
+
+
+# What is refused
+
+
+def test_environments_that_cannot_be_dealt_out_are_refused(make_run):
+    with pytest.raises(ConfigError, match=r"'num_envs' \(4\) must divide evenly among 'workers' \(3\)"):
+        make_run(workers=3)
+
+
+def test_a_configuration_without_a_number_of_steps_is_refused(make_run):
+    with pytest.raises(ConfigError, match="lacks 'num_steps_per_env'.*dressage config --task rsl:pendulum"):
+        make_run(config={"algorithm": {"class_name": "PPO"}})
+
+
+def test_a_student_is_not_taught_from_the_command_line(make_run):
+    with pytest.raises(ConfigError, match="Distillation needs a trained teacher"):
+        make_run(config=distillation_config())
+
+
+# Whole runs
+
+
+SMALL = ("--steps", 4 * UPDATE, "--set", "num_envs=4", "--set", "eval_episodes=2", "--set", "evaluations=2")
+
+
+@pytest.fixture(scope="module")
+def finished_torch(dressage, tmp_path_factory):
+    """A short finished run of the hopper with a configuration from a file."""
+    folder = tmp_path_factory.mktemp("rsl")
+    config = folder / "config.yaml"
+    config.write_text(yaml.safe_dump(ppo_config()))
+    path = folder / "run"
+    shown = dressage("train", "rsl:hopper", "--config", config, *SMALL, "--quiet", "--run", path)
+    assert shown.exit_code == 0, shown.output
+    return path, shown.output
+
+
+def test_a_run_leaves_what_every_run_leaves(finished_torch):
+    path, _ = finished_torch
+    names = {"config.json", "metrics.jsonl", "checkpoints", "policy", "learning_curve.png", "rollout.gif"}
+    assert names | {"report.html", "summary.json"} <= {entry.name for entry in path.iterdir()}
+    record = json.loads((path / "config.json").read_text())
+    assert record["options"]["rsl_rl"] == ppo_config()
+    assert record["changed"]["rsl_rl.actor.hidden_dims"] == [16, 16]
+    assert {entry.name for entry in (path / "policy").iterdir()} >= {"model.pt", "policy.json"}
+
+
+def test_the_policy_of_a_run_is_measured_and_filmed(finished_torch, dressage, tmp_path):
+    path, _ = finished_torch
+    measured = dressage("evaluate", path, "--episodes", 3, "--json")
+    assert measured.exit_code == 0 and json.loads(measured.output)["episodes"] == 3
+    filmed = dressage("play", path, "-o", tmp_path / "film.gif")
+    assert filmed.exit_code == 0 and (tmp_path / "film.gif").stat().st_size > 1000
+
+
+def test_a_finished_run_says_so_when_it_is_resumed(finished_torch, dressage):
+    shown = dressage("train", "--run", finished_torch[0], "--resume")
+    assert "is finished already, after 4 updates" in shown.output
+
+
+def test_one_entry_of_the_configuration_is_changed_by_its_path(dressage, tmp_path):
+    shown = dressage(
+        *("train", "rsl:pendulum", *SMALL, "--quiet", "--no-film", "--run", tmp_path / "run"),
+        *("--set", "rsl_rl.algorithm.gamma=0.5", "--set", "rsl_rl.actor.hidden_dims=[4]"),
+    )
+    options = json.loads((tmp_path / "run" / "config.json").read_text())["options"]
+    assert shown.exit_code == 0, shown.output
+    assert options["rsl_rl"]["algorithm"]["gamma"] == 0.5 and options["rsl_rl"]["actor"]["hidden_dims"] == [4]
+    assert options["rsl_rl"]["critic"]["hidden_dims"] == [64, 64]
+
+
+def test_tasks_algorithms_and_options_are_listed(dressage):
+    assert "rsl:hopper" in dressage("tasks").output
+    assert "rsl_rl" in dressage("algorithms").output
+    shown = dressage("config", "--task", "rsl:pendulum", "--yaml").output
+    assert yaml.safe_load(shown)["rsl_rl"]["algorithm"]["gamma"] == 0.95
