@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dressage.cli.known_algorithms import ALGORITHMS, algorithm_for
+from dressage.cli.task_names import open_task
 from dressage.envs import make
 from dressage.errors import ConfigError
 
@@ -22,7 +23,7 @@ def test_an_algorithm_is_refused_for_tasks_that_it_does_not_train():
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
 def test_presets_name_shipped_tasks_and_legal_options(algorithm):
     for task, preset in algorithm.presets.items():
-        assert algorithm_for(task, make(task), algorithm.name) is algorithm
+        assert algorithm_for(task, open_task(task), algorithm.name) is algorithm
         options = algorithm.resolve(preset)
         assert {name: options[name] for name in preset} == preset
 
