@@ -1,6 +1,7 @@
 """Evaluation inside a compiled program: one deterministic episode a copy, with everything frozen."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -104,18 +105,7 @@ def evaluate(
     """
     environment, observed = env.reset(key)
 
-    def step(carry: tuple[Any, tuple[Observed, ...], Array], index: Array) -> Any:  # noqa: ANN401
-        environment, observed, alive = carry
-        drawn = sampling_keys(key, index, len(groups)) if stochastic else (None,) * len(groups)
-        played = [play(*row) for row in zip(groups, agents, observed, drawn, strict=True)]
-        environment, outcomes = env.step(environment, tuple(one.taken for one in played))
-        rows = tuple(
-            Experience(seen, one.outputs, one.actions, outcome.replace(observed=None))
-            for seen, one, outcome in zip(observed, played, outcomes, strict=True)
-        )
-        following = remember(outcomes, tuple(one.memory for one in played))
-        return (environment, following, alive & ~copies_over(outcomes)), (rows, alive)
-
+    step = partial(_step, env, groups, agents, key if stochastic else None)
     observed = tuple(group.begin(seen, env.copies) for group, seen in zip(groups, observed, strict=True))
     alive = jnp.ones(env.copies, bool)
     _, (rollouts, alive) = lax.scan(step, (environment, observed, alive), jnp.arange(steps))
@@ -136,6 +126,26 @@ class Played(NamedTuple):
     actions: Any
     taken: Any
     memory: Any
+
+
+def _step(
+    env: GroupedEnv,
+    groups: Groups,
+    agents: tuple[AgentState, ...],
+    key: Array | None,
+    carry: tuple[Any, tuple[Observed, ...], Array],
+    index: Array,
+) -> Any:  # noqa: ANN401 (the carry again, and the step's records)
+    environment, observed, alive = carry
+    drawn = (None,) * len(groups) if key is None else sampling_keys(key, index, len(groups))
+    played = [play(*row) for row in zip(groups, agents, observed, drawn, strict=True)]
+    environment, outcomes = env.step(environment, tuple(one.taken for one in played))
+    rows = tuple(
+        Experience(seen, one.outputs, one.actions, outcome.replace(observed=None))
+        for seen, one, outcome in zip(observed, played, outcomes, strict=True)
+    )
+    following = remember(outcomes, tuple(one.memory for one in played))
+    return (environment, following, alive & ~copies_over(outcomes)), (rows, alive)
 
 
 def sampling_keys(key: Array, step: Array | int, groups: int) -> Array:

@@ -4,6 +4,8 @@ This is the update of PPO (Schulman et al. 2017) and of each agent of IPPO (de W
 written for one agent over `[T, B]` records; `learning.groups` maps it over the agents of a group.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -309,19 +311,28 @@ class ProximalLearner(struct.PyTreeNode):
             carry: Optimisation, row: tuple[Array, Array | None]
         ) -> tuple[Optimisation, Metrics]:
             share = _share(batch.valid, row, parts)
-
-            def gradient_of(row: tuple[Array, Array | None]) -> tuple[Array, Metrics]:
-                part: Batch = packing.unpack(packed[row[0]])
-                weight = _sample_weights(part.valid, row[1])
-                losses = jax.grad(lambda flat: self._loss(unravel(flat), part, weight, share), has_aux=True)
-                found: tuple[Array, Metrics] = losses(carry.params)
-                return found
-
-            gradient, metrics = average_over_parts(gradient_of, row, parts)
+            slope = partial(self._gradient, packing, packed, unravel, carry.params, share)
+            gradient, metrics = average_over_parts(slope, row, parts)
             return self._apply_gradient(carry, gradient, state.learning_rate, metrics)
 
         end, metrics = lax.scan(apply_minibatch, start, (indices, weights))
         return end, jax.tree.map(lambda leaf: leaf.mean(), metrics)
+
+    def _gradient(
+        self,
+        packing: Packing,
+        packed: Array,
+        unravel: Callable[[Array], Any],
+        params: Array,
+        share: Array | None,
+        row: tuple[Array, Array | None],
+    ) -> tuple[Array, Metrics]:
+        """Return the gradient of the loss over the rows of `packed` that `row` names, and its parts."""
+        part: Batch = packing.unpack(packed[row[0]])
+        weight = _sample_weights(part.valid, row[1])
+        losses = jax.grad(lambda flat: self._loss(unravel(flat), part, weight, share), has_aux=True)
+        found: tuple[Array, Metrics] = losses(params)
+        return found
 
     def _loss(
         self,

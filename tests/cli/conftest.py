@@ -53,9 +53,7 @@ def finished(dressage, tmp_path_factory):
     """A short finished run of the pendulum."""
     path = tmp_path_factory.mktemp("runs") / "pendulum"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "dressage.cli.training_loop.CHECKPOINT_S", math.inf
-        )  # As in test_resume.
+        patch.setattr("dressage.cli.training_loop.CHECKPOINT_S", math.inf)  # As in test_resume.
         shown = dressage("train", "pendulum", *SHORT, "--run", path)
     assert shown.exit_code == 0, shown.output
     return path, shown.output

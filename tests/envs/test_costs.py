@@ -23,7 +23,7 @@ from tests.envs.multi_agent_toys import Crowd
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # PettingZoo's tests import its own old names
-    from pettingzoo.test import parallel_api_test
+    from pettingzoo.test import parallel_api_test as check_parallel_api
 
 
 def collisions(step):
@@ -65,7 +65,7 @@ def test_collisions_of_a_third_partys_environment_become_costs():
 
 
 def test_a_wrapped_environment_still_passes_pettingzoos_test():
-    parallel_api_test(make_wrapped(lambda step: step.reward), num_cycles=60)
+    check_parallel_api(make_wrapped(lambda step: step.reward), num_cycles=60)
 
 
 def make_wrapped(cost, key="price"):

@@ -8,7 +8,7 @@ import pytest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PettingZoo 1.27 announces its new interface.
-    from pettingzoo.test import parallel_api_test
+    from pettingzoo.test import parallel_api_test as check_parallel_api
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "own_parallel_env.py"
@@ -31,7 +31,7 @@ def test_the_page_shows_the_example():
 
 @pytest.mark.filterwarnings("ignore")  # PettingZoo's test warns about everything that it would do otherwise.
 def test_the_example_keeps_pettingzoos_contract(example):
-    parallel_api_test(example.Handover(), num_cycles=50)
+    check_parallel_api(example.Handover(), num_cycles=50)
 
 
 @pytest.mark.slow

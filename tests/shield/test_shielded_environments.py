@@ -25,7 +25,7 @@ from dressage.shield import (
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # PettingZoo's tests import its own old names
-    from pettingzoo.test import parallel_api_test
+    from pettingzoo.test import parallel_api_test as check_parallel_api
 
 
 @dataclass(frozen=True)
@@ -201,8 +201,8 @@ def test_the_hosts_twin_decides_and_tells_the_same(pair):
 
 
 def test_both_twins_pass_pettingzoos_test():
-    parallel_api_test(to_parallel_env(dials()), num_cycles=30)
-    parallel_api_test(two_dials()[1], num_cycles=30)
+    check_parallel_api(to_parallel_env(dials()), num_cycles=30)
+    check_parallel_api(two_dials()[1], num_cycles=30)
 
 
 def test_executed_actions_lie_in_the_environments_own_space():
