@@ -29,6 +29,7 @@ SIGNATURES: dict[str, tuple[tuple[str, Any], ...]] = {
     "ppo.Config.EVAL_METRICS_HOST_CB": (("self", REQUIRED), ("metrics", REQUIRED)),
     "ppo.Policy.apply_actor": (("self", REQUIRED), ("norm_obs", REQUIRED), ("rng", None)),
     "ppo.Policy.get_action": (("self", REQUIRED), ("obs", REQUIRED), ("rng", None)),
+    "rl.model_io.save_models": (("env", REQUIRED), ("models", REQUIRED), ("folder", REQUIRED)),
     "rl.base.PolicyAdapter.component_action_probs": (("self", REQUIRED), ("obs", REQUIRED)),
     "rl.base.merge_configs": (("defaults", REQUIRED), ("overrides", REQUIRED)),
     "rl.base.infer_agent_specs": (("env", REQUIRED),),
