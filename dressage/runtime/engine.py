@@ -238,10 +238,10 @@ class Engine:
             self._save()
         episodes = sum((one.episodes for one in batch), EpisodeSums())
         seconds = self._watch.metrics()
-        rate = {"time/steps_per_second": steps / seconds["time/update_s"]}
+        rate = {"steps_per_second": round(steps / seconds["time/update_s"], 1)}
         lag = {"runtime/lag_mean": sum(lags) / len(lags), "runtime/lag_max": float(max(lags))}
         counts = {**episode_metrics(episodes), **lag, **self.counters.metrics()}
-        return self._emit({"kind": "train", **metrics, **counts, **seconds, **rate})
+        return self._emit({"kind": "train", **rate, **metrics, **counts, **seconds})
 
     def _publish(self) -> None:
         self._weights = self.learner.weights()

@@ -92,7 +92,7 @@ class RolloutWorker:
         self._env.load_state(state.environment)
         self._present = None
         self._policy.load_rollout_state(state.policy)
-        self._open.rows[...] = state.episodes
+        self._open.rows = np.array(state.episodes)
 
     def close(self) -> None:
         """Close the environment."""
@@ -217,17 +217,23 @@ class OpenEpisodes:
 
     def add(self, fragment: Fragment) -> EpisodeSums:
         """Count a fragment; returns the episodes that it finished."""
-        rewards = plain(fragment.steps["reward"])
+        rewards = plain(fragment.steps["reward"]).astype(np.float64)
         ends = plain(fragment.steps["terminated"]) | plain(fragment.steps["truncated"])
-        count, total, length = 0, 0.0, 0.0
-        for reward, ended in zip(rewards, ends, strict=True):
-            self.rows[0] += reward
-            self.rows[1] += 1
-            if ended.any():
-                count += int(ended.sum())
-                total, length = total + self.rows[0, ended].sum(), length + self.rows[1, ended].sum()
-                self.rows[:, ended] = 0
-        return EpisodeSums(count, float(total), float(length))
+        # Running totals since the fragment's episodes began, as if none had ended: [2, T, N].
+        ones = np.ones_like(rewards)
+        totals = self.rows[:, None] + np.cumsum([rewards, ones], axis=1)
+        self.rows = totals[:, -1].copy()
+        copies, steps = np.nonzero(ends.T)  # by copy, then by step
+        if len(copies) == 0:
+            return EpisodeSums()
+        reached = totals[:, steps, copies]
+        same_copy = copies[1:] == copies[:-1]
+        finished = reached.copy()
+        finished[:, 1:] -= np.where(same_copy, reached[:, :-1], 0.0)
+        last = np.append(~same_copy, True)
+        self.rows[:, copies[last]] -= reached[:, last]
+        returns, lengths = finished.sum(axis=1)
+        return EpisodeSums(len(copies), float(returns), float(lengths))
 
 
 def _finite(rows: Any) -> bool:  # noqa: ANN401

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from dressage.errors import ConfigError, EnvironmentRaisedError, NonFiniteError, StaleWeightsError
-from dressage.policy.base_policy import EnvMeta, PolicyRole, TrainConfig
+from dressage.policy.base_policy import EnvMeta, Fragment, PolicyRole, TrainConfig
 from dressage.runtime import Engine, RuntimeConfig, runtime_config
+from dressage.runtime.rollout_worker import OpenEpisodes
 from tests.runtime.toys import (
     STEPS,
     FailingWalk,
@@ -90,6 +91,25 @@ def test_episode_metrics_are_those_of_whole_episodes_across_fragments():
     steps = 40 * 3 * STEPS
     assert steps - 3 * 9 <= lengths <= steps  # all but the three open episodes, of 9 steps at most
     assert 2 <= lengths / counted <= 9
+
+
+def test_episodes_are_counted_as_a_plain_loop_counts_them():
+    generator = np.random.default_rng(0)
+    counted, returns, lengths = OpenEpisodes(4), np.zeros(4), np.zeros(4)
+    for _ in range(6):
+        rewards = generator.standard_normal((5, 4))
+        terminated, truncated = generator.random((5, 4)) < 0.2, generator.random((5, 4)) < 0.1
+        steps = {"reward": rewards, "terminated": terminated, "truncated": truncated}
+        found = counted.add(Fragment("any", 0, steps, {}))
+        finished = []
+        for reward, ended in zip(rewards, terminated | truncated, strict=True):
+            returns, lengths = returns + reward, lengths + 1
+            finished += list(zip(returns[ended], lengths[ended], strict=True))
+            returns[ended] = lengths[ended] = 0
+        assert found.count == len(finished)
+        np.testing.assert_allclose(found.returns, sum(total for total, _ in finished), atol=1e-9)
+        assert found.lengths == sum(length for _, length in finished)
+        np.testing.assert_allclose(counted.rows, [returns, lengths], atol=1e-9)
 
 
 def test_a_callback_ends_the_run_after_its_update():
