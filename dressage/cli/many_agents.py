@@ -10,6 +10,7 @@ from dressage.cli.algorithm import Algorithm, Trainable
 from dressage.cli.presets import IPPO_PRESETS
 from dressage.cli.task_names import AnyTask, TaskKind, environment_of
 from dressage.config import Option
+from dressage.learning.policy_graph import Deployable
 from dressage.reporting.agent_film import film_agents
 from dressage.reporting.filming import Pictures
 from dressage.reporting.rollouts import Episodes
@@ -70,6 +71,10 @@ class ManyAgents(Algorithm[PolicySet]):
     def load_policy(self, folder: Path) -> PolicySet:
         """Read the policies of all agents; see `PolicySet.load`."""
         return PolicySet.load(folder)
+
+    def deployables(self, policy: PolicySet) -> Mapping[str, Deployable]:
+        """Return the policies of all agents; see `Algorithm.deployables`."""
+        return policy.policies
 
     def play(
         self, task: AnyTask, policy: PolicySet, episodes: int, seed: int, *, stochastic: bool
