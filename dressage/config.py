@@ -13,7 +13,17 @@ from typing import Any, Literal
 
 from dressage.errors import ConfigError
 
-Kind = Literal["integer", "number", "boolean", "choice", "integers", "text", "mapping"]
+Kind = Literal[
+    "integer",
+    "number",
+    "boolean",
+    "choice",
+    "integers",
+    "numbers",
+    "number by agent",
+    "text",
+    "mapping",
+]
 
 
 @dataclass(frozen=True)
@@ -23,8 +33,9 @@ class Option:
     Attributes:
         name: The option's name as users write it; a dot separates nested names.
         default: The value where none is given.
-        kind: `integer`, `number`, `boolean`, `choice` (one of `choices`), `integers` (a tuple of integers),
-            `text` or `mapping` (nested options of another library).
+        kind: `integer`, `number`, `boolean`, `choice` (one of `choices`), `integers` or `numbers` (a tuple of
+            them), `number by agent` (one for all agents, or a mapping with each agent's own), `text` or
+            `mapping` (nested options of another library).
         minimum: The least legal value.
         maximum: The greatest legal value.
         open_minimum: Whether `minimum` itself is excluded.
@@ -58,10 +69,12 @@ class Option:
                 "integer": "an integer",
                 "number": "a finite number",
                 "integers": "a sequence of integers",
+                "numbers": "a sequence of finite numbers",
+                "number by agent": "a finite number, or a mapping from agents to such numbers,",
                 "text": "a text that is not empty",
                 "mapping": "a mapping from names to values",
             }
-            words = noun[self.kind] + self._range()
+            words = (noun[self.kind] + self._range()).removesuffix(",")
         return words + (" or None" if self.optional else "")
 
     def check(self, value: Any, owner: str) -> Any:  # noqa: ANN401 (options hold values of several types)
@@ -188,6 +201,21 @@ def _integers(value: Any, option: Option) -> tuple[int, ...] | None:  # noqa: AN
     return None if any(number is None for number in numbers) else tuple(n for n in numbers if n is not None)
 
 
+def _numbers(value: Any, option: Option) -> tuple[float, ...] | None:  # noqa: ANN401
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return None
+    numbers = [_number(item, option) for item in value]
+    return None if any(number is None for number in numbers) else tuple(n for n in numbers if n is not None)
+
+
+def _number_by_agent(value: Any, option: Option) -> float | dict[str, float] | None:  # noqa: ANN401
+    if not isinstance(value, Mapping):
+        return _number(value, option)
+    numbers = {str(agent): _number(item, option) for agent, item in value.items()}
+    checked = {agent: number for agent, number in numbers.items() if number is not None}
+    return checked if checked and len(checked) == len(value) else None
+
+
 def _text(value: Any, option: Option) -> str | None:  # noqa: ANN401, ARG001 (one signature for all kinds)
     return value if isinstance(value, str) and value else None
 
@@ -202,6 +230,8 @@ _CONVERTERS: dict[str, Callable[[Any, Option], Any]] = {
     "boolean": _boolean,
     "choice": _choice,
     "integers": _integers,
+    "numbers": _numbers,
+    "number by agent": _number_by_agent,
     "text": _text,
     "mapping": _mapping,
 }

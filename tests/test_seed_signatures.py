@@ -85,7 +85,13 @@ SIGNATURES: dict[str, tuple[tuple[str, Any], ...]] = {
 }
 
 # Path of a learner: whether its options have a default. A seed follows, by name only.
-LEARNERS = {"rl.ippo.IPPO": True, "rl.parameterized_ippo.ParameterizedIPPO": True}
+LEARNERS = {
+    "rl.ippo.IPPO": True,
+    "rl.parameterized_ippo.ParameterizedIPPO": True,
+    "rl.ippo_lag.IPPO_Lagrangian": False,
+    "rl.icpo.ICPO": False,
+    "rl.icpo.CPO": True,
+}
 
 # Path: the fields of the dataclass in order.
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -120,9 +126,22 @@ BASES = {
     "ppo.Policy": "ppo.Base",
     "ppo.RunnerState": "ppo.Base",
     "rl.parameterized_ippo.ParameterizedPolicyAdapter": "rl.base.PolicyAdapter",
+    "rl.icpo.CPO": "rl.icpo.ICPO",
 }
 
-MODULES = ("rl.ippo.ActorCritic", "rl.parameterized_ippo.ParameterizedActorCritic")
+MODULES = (
+    "rl.ippo.ActorCritic",
+    "rl.parameterized_ippo.ParameterizedActorCritic",
+    "rl.ippo_lag.ActorCriticWithCost",
+    "rl.icpo.CategoricalActor",
+    "rl.icpo.ValueNetwork",
+)
+
+# Path of a network: the parameters that may stand by position, then those by name only; none has a default.
+NETWORKS = {
+    "rl.icpo.CategoricalActor": (("obs_dim", "action_dim"), ("hidden_sizes", "activation")),
+    "rl.icpo.ValueNetwork": (("obs_dim",), ("hidden_sizes", "activation")),
+}
 
 NAMES = (
     "ppo.Base",
@@ -180,6 +199,13 @@ def test_a_learner_takes_its_options_and_by_name_a_seed(path):
 @pytest.mark.parametrize("path", MODULES)
 def test_a_promised_network_is_a_flax_module(path):
     assert issubclass(named(path), nn.Module)
+
+
+@pytest.mark.parametrize("path", NETWORKS)
+def test_a_network_takes_its_sizes(path):
+    needed = [p for p in inspect.signature(named(path)).parameters.values() if p.default is REQUIRED]
+    by_name = [p.name for p in needed if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    assert (tuple(p.name for p in needed if p.name not in by_name), tuple(by_name)) == NETWORKS[path]
 
 
 @pytest.mark.parametrize("path", FIELDS)

@@ -10,6 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dressage.equations.precision import as_float
+from dressage.equations.returns import centre_advantages
 from dressage.errors import ConfigError, NonFiniteError
 
 
@@ -131,6 +132,44 @@ class PIDMultiplier:
             previous_cost=jnp.where(counted, cost, self.previous_cost),
             started=self.started | counted,
         )
+
+
+def penalized_advantages(
+    advantages: ArrayLike,
+    cost_advantages: ArrayLike,
+    multiplier: ArrayLike,
+    valid: ArrayLike | None = None,
+) -> Array:
+    r"""Mix reward and cost advantages into what a penalised policy follows.
+
+    $$\hat A_i = \frac{(A^r_i - \mu^r) - \lambda\,(A^c_i - \mu^c)}{(1 + \lambda)\,\sigma}$$
+
+    with $\sigma$ the deviation of the reward advantages alone. Standardising the two apart would divide the
+    multiplier's fixed point by a deviation, so that it no longer were the dual variable of the limit. Where
+    the reward advantages are flat, $\sigma$ is the deviation of the cost advantages; where both are, zeros
+    come back.
+
+    Args:
+        advantages: Of the reward, any shape, not normalised.
+        cost_advantages: Of the cost, the same shape, not normalised.
+        multiplier: `[]`, >= 0. At 0 the result is exactly `normalize_advantages(advantages, valid)`.
+        valid: Bool or 0/1, broadcastable; entries that are not valid enter no mean and come back as 0.
+
+    Returns:
+        The same shape.
+
+    Reference:
+        Ray et al. 2019, "Benchmarking Safe Exploration in Deep Reinforcement Learning", appendix B, for the
+        division by $1 + \lambda$. Departure: one deviation for both, as above.
+    """
+    centred, deviation = centre_advantages(advantages, valid)
+    cost_centred, cost_deviation = centre_advantages(cost_advantages, valid)
+    scale = jnp.where(deviation == 0, cost_deviation, deviation)
+    is_flat = scale == 0
+    mixed = centred - multiplier * cost_centred
+    # A flat reward is rounding, not signal: without a multiplier nothing is left to follow.
+    mixed = jnp.where(deviation == 0, 0.0 - multiplier * cost_centred, mixed)
+    return jnp.where(is_flat, 0.0, mixed / ((1 + multiplier) * jnp.where(is_flat, 1.0, scale)))
 
 
 def _check(gain: ArrayLike, minimum: ArrayLike, maximum: ArrayLike) -> None:

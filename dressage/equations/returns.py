@@ -166,6 +166,23 @@ def normalize_advantages(advantages: ArrayLike, valid: ArrayLike | None = None) 
     advantages = as_float(advantages)
     if advantages.size == 0:
         return advantages
+    centred, deviation = centre_advantages(advantages, valid)
+    # The inner select keeps the quotient's gradient finite where nothing is divided.
+    return jnp.where(deviation == 0, 0.0, centred / jnp.where(deviation == 0, 1.0, deviation))
+
+
+def centre_advantages(advantages: ArrayLike, valid: ArrayLike | None = None) -> tuple[Array, Array]:
+    r"""Shift advantages to zero mean over the valid entries, and say how far they spread.
+
+    Args:
+        advantages: Any shape with at least one entry.
+        valid: As for `normalize_advantages`.
+
+    Returns:
+        The centred advantages, the same shape, 0 where not valid; and their population deviation, `[]`,
+        exactly 0 where it is rounding (at most $10^{-6}\max(1, \max_i |A_i|)$).
+    """
+    advantages = as_float(advantages)
     counted = jnp.ones(advantages.shape, bool) if valid is None else _as_mask(valid)
     counted = jnp.broadcast_to(counted, advantages.shape)
     count = jnp.maximum(jnp.sum(counted), 1).astype(advantages.dtype)
@@ -175,8 +192,8 @@ def normalize_advantages(advantages: ArrayLike, valid: ArrayLike | None = None) 
     floor = _ROUNDING * jnp.maximum(1.0, jnp.max(jnp.abs(kept)))
     is_flat = variance <= floor**2  # False for NaN, which so comes out as NaN.
     # The inner select keeps the square root away from 0, where its gradient is infinite.
-    deviation = jnp.sqrt(jnp.where(is_flat, 1.0, variance))
-    return jnp.where(is_flat, 0.0, centred / deviation)
+    deviation = jnp.where(is_flat, 0.0, jnp.sqrt(jnp.where(is_flat, 1.0, variance)))
+    return centred, deviation
 
 
 def check_episode_masks(bootstrap_dones: ArrayLike, episode_ends: ArrayLike) -> None:

@@ -83,7 +83,7 @@ def cpo_step(
     c: ArrayLike,
     delta: ArrayLike,
     iterations: int = 10,
-    damping: float = 0.0,
+    damping: ArrayLike = 0.0,
 ) -> ConstrainedStep:
     r"""Solve the linearised constrained trust-region problem in closed form.
 

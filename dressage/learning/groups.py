@@ -5,7 +5,7 @@ along a leading axis, and acts and learns under one `vmap`; or all of them share
 their copies are samples of one learner.
 """
 
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,10 @@ class Learner(Protocol):
     @property
     def minibatches(self) -> int:
         """Parts into which a pass over a rollout is cut."""
+        ...
+
+    def for_agent(self, place: Array | int) -> Self:
+        """Return the learner of one agent, by its place in the group: hyper-parameters may differ."""
         ...
 
     def init(self, key: Array, copies: int) -> AgentState:
@@ -147,14 +151,18 @@ class Group(struct.PyTreeNode):
         if not self.stacked:
             agents = len(self.agents)
             merged = experience if self.single else jax.tree.map(_merge_agents, experience)
-            return self.learner.learn(state, merged, key, _sampled_rows(steps, agents, copies, surplus))
+            rows = _sampled_rows(steps, agents, copies, surplus)
+            return self.learner.for_agent(0).learn(state, merged, key, rows)
         keys = jax.random.split(key, len(self.agents))
         rows = _sampled_rows(steps, 1, copies, surplus)
 
-        def learn(state: AgentState, experience: Experience, key: Array) -> tuple[AgentState, Any]:
-            return self.learner.learn(state, experience, key, rows)
+        def learn(
+            place: Array, state: AgentState, experience: Experience, key: Array
+        ) -> tuple[AgentState, Any]:
+            return self.learner.for_agent(place).learn(state, experience, key, rows)
 
-        return jax.vmap(learn, in_axes=(0, 1, 0))(state, experience, keys)
+        places = jnp.arange(len(self.agents))
+        return jax.vmap(learn, in_axes=(0, 0, 1, 0))(places, state, experience, keys)
 
     def agent_state(self, state: AgentState, index: int) -> AgentState:
         """Return the state of one agent of the group."""

@@ -147,6 +147,11 @@ class ProximalLearner(struct.PyTreeNode):
         """What `learn` reports."""
         return METRIC_NAMES
 
+    def for_agent(self, place: Array | int) -> "ProximalLearner":
+        """Return the learner of one agent of a group: the same for all."""
+        del place
+        return self
+
     def init(self, key: Array, copies: int) -> AgentState:
         """Draw parameters and lay out the state for `copies` environment copies."""
         obs_dim = self.head.spec.obs_dim
@@ -201,6 +206,16 @@ class ProximalLearner(struct.PyTreeNode):
         Returns:
             The batch, `[N, ...]`, and the state with statistics that include the rollout.
         """
+        batch, _, after = self.value_rollout(state, experience)
+        return self.arrange(batch, experience.observed.memory, experience.outcome, rows), after
+
+    def value_rollout(self, state: AgentState, experience: Experience) -> tuple[Batch, Array, AgentState]:
+        """Give a rollout's records their targets, and move the normalisers on.
+
+        Returns:
+            The batch as `[T, B, ...]` records, its advantages before normalisation `[T, B]`, and the state
+            with statistics that include the rollout.
+        """
         observed, outcome = experience.observed, experience.outcome
         features, memory = self.normalized(state, observed.features), observed.memory
         finals = self.normalized(state, outcome.final_features)
@@ -230,7 +245,7 @@ class ProximalLearner(struct.PyTreeNode):
             values=values,
             valid=outcome.valid,
         )
-        return self.arrange(batch, observed.memory, outcome, rows), after
+        return batch, targets.raw_advantages, after
 
     def arrange(
         self, batch: Batch, memory: Memory | None, outcome: Outcome, rows: np.ndarray | None
@@ -260,8 +275,8 @@ class ProximalLearner(struct.PyTreeNode):
         """
         optimisation, metrics = self._optimise(state, batch, key)
         _, unravel = ravel_parameters(state.params)
-        metrics["explained_variance"] = _explained_variance(batch)
-        metrics["learning_rate"] = self._rate(state.learning_rate, state.optimizer_steps)
+        metrics["explained_variance"] = explained_variance(batch)
+        metrics["learning_rate"] = self.rate(state.learning_rate, state.optimizer_steps)
         rate = state.learning_rate
         if self.hyper.adaptive_kl is not None:
             rate = adapt_learning_rate(rate, metrics["approx_kl"], self.hyper.adaptive_kl)
@@ -399,12 +414,12 @@ class ProximalLearner(struct.PyTreeNode):
             halted = halted | (metrics["approx_kl"] > self.hyper.target_kl)
             applied = sound & ~halted
         direction, opt_state = step_adam(clipped, carry.opt_state, applied)
-        stepped = carry.params - self._rate(learning_rate, carry.steps) * direction
+        stepped = carry.params - self.rate(learning_rate, carry.steps) * direction
         params = jnp.where(applied, stepped, carry.params)
         metrics = metrics | {"gradient_norm": norm, "skipped_minibatches": (~applied).astype(jnp.float32)}
         return Optimisation(params, opt_state, carry.steps + 1, halted), metrics
 
-    def _rate(self, learning_rate: Array, steps: Array) -> Array:
+    def rate(self, learning_rate: Array, steps: Array) -> Array:
         """The learning rate of the application that follows `steps` others."""
         return (
             linear_decay(steps, self.total_optimizer_steps, learning_rate) if self.anneal else learning_rate
@@ -459,7 +474,7 @@ def _mean(values: Array, weights: Array | None, axis: int | None = None, count: 
     return total / (jnp.maximum(weights.sum(), 1.0) if count is None else count)
 
 
-def _explained_variance(batch: Batch) -> Array:
+def explained_variance(batch: Batch) -> Array:
     """Share of the returns' variance that the critic foresaw: 1 is perfect, 0 no better than a constant."""
     weights = None if batch.valid is None else batch.valid.astype(jnp.float32)
     centre = _mean(batch.returns, weights)

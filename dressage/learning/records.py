@@ -95,6 +95,8 @@ class AgentState(struct.PyTreeNode):
         observation_moments: Statistics of raw observations, or None.
         reward_moments: Statistics of discounted returns that scale rewards, or None.
         discounted_returns: `[B]` the running discounted return of every copy, or None.
+        constraint: What a learner under a cost limit keeps besides, a `learning.constraint.Constraint`; None
+            without a limit.
     """
 
     params: Any
@@ -104,6 +106,7 @@ class AgentState(struct.PyTreeNode):
     observation_moments: RunningMoments | None = None
     reward_moments: RunningMoments | None = None
     discounted_returns: Array | None = None
+    constraint: Any = None
 
 
 class Fault(struct.PyTreeNode):

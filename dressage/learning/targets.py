@@ -17,10 +17,12 @@ class Targets(NamedTuple):
     Attributes:
         advantages: Normalised once over the rollout's valid samples.
         returns: What the critic is fitted to.
+        raw_advantages: The advantages before their normalisation.
     """
 
     advantages: Array
     returns: Array
+    raw_advantages: Array
 
 
 def advantage_targets(
@@ -46,7 +48,7 @@ def advantage_targets(
     advantages, returns = compute_gae(
         rewards, terminated, episode_ends, values, next_values, gamma, gae_lambda
     )
-    return Targets(normalize_advantages(advantages, valid), returns)
+    return Targets(normalize_advantages(advantages, valid), returns, advantages)
 
 
 def scale_rewards(

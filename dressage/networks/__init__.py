@@ -3,6 +3,7 @@
 from dressage.networks.actor_critic import (
     Actor,
     ActorCritic,
+    ActorCriticWithCost,
     Critic,
     PolicyOutputs,
     apply_actor,
@@ -12,6 +13,7 @@ from dressage.networks.actor_critic import (
     apply_value,
 )
 from dressage.networks.mlp import ACTIVATIONS, KERNEL_INITS, MLP
+from dressage.networks.plain import CategoricalActor, ValueNetwork
 from dressage.networks.recurrent import (
     Memory,
     RecurrentActorCritic,
@@ -26,10 +28,13 @@ __all__ = [
     "MLP",
     "Actor",
     "ActorCritic",
+    "ActorCriticWithCost",
+    "CategoricalActor",
     "Critic",
     "Memory",
     "PolicyOutputs",
     "RecurrentActorCritic",
+    "ValueNetwork",
     "apply_actor",
     "apply_both",
     "apply_critic",

@@ -108,6 +108,24 @@ class ActorCritic(nn.Module):
         return self.critic(observations)
 
 
+class ActorCriticWithCost(nn.Module):
+    """An actor, a critic of the reward and a critic of the cost, side by side.
+
+    Attributes:
+        actor: The policy network.
+        critic: The value network of the reward.
+        cost_critic: The value network of the cost.
+    """
+
+    actor: Actor
+    critic: Critic
+    cost_critic: Critic
+
+    def __call__(self, observations: Array) -> tuple[PolicyOutputs, Array, Array]:
+        """Return the actor's outputs, reward values and cost values for observations `[..., obs_dim]`."""
+        return self.actor(observations), self.critic(observations), self.cost_critic(observations)
+
+
 def apply_both(
     network: ActorCritic, params: VariableDict, observations: Array
 ) -> tuple[PolicyOutputs, Array]:
@@ -125,11 +143,13 @@ def apply_value(network: ActorCritic, params: VariableDict, observations: Array)
     return cast("Array", network.apply(params, observations, method="value"))
 
 
-def apply_actor(actor: Actor, layers: Collection, observations: Array) -> PolicyOutputs:
+def apply_actor(
+    actor: Actor, layers: Collection, observations: Array, *, columns: bool = False
+) -> PolicyOutputs:
     """Apply an actor that stands alone, given the parameters of its layers."""
-    return cast("PolicyOutputs", actor.apply({"params": layers}, observations))
+    return cast("PolicyOutputs", actor.apply({"params": layers}, observations, columns=columns))
 
 
-def apply_critic(critic: Critic, layers: Collection, observations: Array) -> Array:
+def apply_critic(critic: Critic, layers: Collection, observations: Array, *, columns: bool = False) -> Array:
     """Apply a critic that stands alone, given the parameters of its layers."""
-    return cast("Array", critic.apply({"params": layers}, observations))
+    return cast("Array", critic.apply({"params": layers}, observations, columns=columns))

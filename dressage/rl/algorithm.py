@@ -80,6 +80,7 @@ class Algorithm(abc.ABC):
         self._given = frozenset(cfg or ())
         self.seed = _checked_seed(seed, self.NAME)
         self._training: _Training | None = None
+        self._latest: _Training | None = None  # What `evaluate` plays with: also several seeds at once.
 
     @classmethod
     def validate(cls, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -106,6 +107,9 @@ class Algorithm(abc.ABC):
     @abc.abstractmethod
     def optimizer_steps(self, timesteps: int, copies: int) -> int:
         """Return the optimiser applications that `timesteps` steps over `copies` copies make."""
+
+    def watch(self, agent: str, metrics: dict[str, float]) -> None:  # noqa: B027 (most learners are silent)
+        """Look at an agent's metrics of one update, to warn of what the user should know of."""
 
     def train(
         self,
@@ -140,7 +144,7 @@ class Algorithm(abc.ABC):
         """
         total = _checked_steps(total_timesteps, self.NAME)
         training = self._continue(env, total, resume_from)
-        self._training = training
+        self._training = self._latest = training
         _take_steps(training, total, tuple(callbacks))
         return training.result()
 
@@ -170,6 +174,7 @@ class Algorithm(abc.ABC):
         groups = self._groups(prepared, self.optimizer_steps(total, prepared.copies))
         training = _Training(self, env, prepared, prepared.make_run(groups, checked), groups)
         training.state = training.run.init()
+        self._latest = training
         _take_steps(training, total, ())
         return [training.result(index) for index in range(len(checked))]
 
@@ -190,7 +195,8 @@ class Algorithm(abc.ABC):
             seed: Another one plays other episodes.
 
         Returns:
-            For each agent `returns`, `costs`, `lengths` and `finished`, `[episodes]` each.
+            For each agent `returns`, `costs`, `lengths` and `finished`, `[episodes]` each. After
+            `train_seeds` over a functional environment they are `[seeds, episodes]`.
 
         Raises:
             ConfigError: If nothing has been trained yet, or `episodes` is not a whole number of at least 1.
@@ -198,7 +204,7 @@ class Algorithm(abc.ABC):
         number = whole_number(episodes)
         if number is None or number < 1:
             raise ConfigError(f"{self.NAME}.evaluate needs episodes >= 1, got {episodes!r}.")
-        training = self._training
+        training = self._latest
         if training is None or training.env is not env:
             raise ConfigError(f"{self.NAME} has not been trained on this environment yet: call train first.")
         results = training.run.evaluate(training.state, number, Evaluation(stochastic, seed))
@@ -363,6 +369,7 @@ class _Training:
         progress = Progress(before.updates + 1, before.steps + steps, before.episodes + len(episodes))
         metrics = update_metrics(self.groups, row, self.prepared.has_costs)
         for agent, numbers in metrics.items():
+            self.algorithm.watch(agent, numbers)
             numbers |= {"update": float(progress.updates), "steps": float(progress.steps)}
             self.metrics[index][agent].append(numbers)
         self.history[index].extend(episodes)

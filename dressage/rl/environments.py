@@ -6,7 +6,8 @@ from typing import Any
 
 from dressage.envs.functional import BaseEnv
 from dressage.envs.multi_agent import COST, MultiAgentEnv
-from dressage.envs.multi_agent_checks import check_multi_agent_environment
+from dressage.envs.multi_agent_checks import agents_with_costs, check_multi_agent_environment
+from dressage.envs.wrappers.cost import CostUnder
 from dressage.envs.wrappers.multi_agent_base import as_multi_agent
 from dressage.errors import ConfigError
 from dressage.learning.group_spaces import GroupSpaces
@@ -75,6 +76,7 @@ def training_env(
 
 def _functional(env: MultiAgentEnv, config: dict[str, Any], owner: str) -> TrainingEnv:
     check_multi_agent_environment(env)
+    env = _with_costs(env, config)
     if config["num_workers"]:
         raise ConfigError(
             f"{owner} option 'num_workers' is for host environments; a functional one is compiled and steps "
@@ -90,6 +92,18 @@ def _functional(env: MultiAgentEnv, config: dict[str, Any], owner: str) -> Train
 
     one = make_env(1)
     return TrainingEnv(one.groups, one.has_costs, True, copies, make_run)
+
+
+def _with_costs(env: MultiAgentEnv, config: dict[str, Any]) -> MultiAgentEnv:
+    """Bring each agent's cost to its place, for learners that have a limit to hold."""
+    if "cost_key" not in config:
+        return env
+    key, default = config["cost_key"], config["cost_default"]
+    if key == COST and agents_with_costs(env) == env.possible_agents:
+        return env
+    priced = CostUnder(env, key, default)
+    agents_with_costs(priced)  # Traces a step: what is missing without a default is refused here.
+    return priced
 
 
 def _one_copy(env: Any, config: dict[str, Any], given: Collection[str], owner: str) -> TrainingEnv:  # noqa: ANN401

@@ -61,6 +61,37 @@ def proximal_learner(config: dict[str, Any], spec: AgentSpec, optimizer_steps: i
     )
 
 
+def critic_learner(config: dict[str, Any], spec: AgentSpec, optimizer_steps: int) -> ProximalLearner:
+    """Return the acting, valuing and critic-fitting part of a learner that moves its policy another way.
+
+    Args:
+        config: Checked options of such a learner.
+        spec: The agent's spaces.
+        optimizer_steps: As for `proximal_learner`.
+    """
+    unused = _number(0.0)
+    return ProximalLearner(
+        hyper=Hyperparameters(
+            learning_rate=_number(config["learning_rate"]),
+            gamma=_number(config["gamma"]),
+            gae_lambda=_number(config["gae_lambda"]),
+            clip_eps=unused,
+            entropy_coef=unused,
+            value_coef=_number(config["value_coef"]),
+            max_grad_norm=_number(config["max_grad_norm"]),
+        ),
+        head=PolicyHead(spec),
+        network=Architecture.of(config).network(spec),
+        epochs=config["learning_epochs"],
+        minibatches=config["mini_batches"],
+        total_optimizer_steps=optimizer_steps,
+        anneal=config["anneal_learning_rate"],
+        normalize_observations=config["normalize_observations"],
+        normalize_rewards=config["normalize_rewards"],
+        clip_value_loss=False,
+    )
+
+
 def proximal_steps(config: dict[str, Any], timesteps: int, copies: int) -> int:
     """Return the optimiser applications that `timesteps` environment steps over `copies` copies make."""
     return num_optimizer_steps_for_timesteps(

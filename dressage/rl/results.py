@@ -184,7 +184,7 @@ def _rebuild(nested: dict[str, Any], note: dict[str, Any]) -> TrainResult:
     states: dict[str, Any] = {}
     policies: dict[str, PolicyAdapter] = {}
     for index, group in enumerate(spaces):
-        stacked = len(group.agents) > 1 and not config["share_parameters"]
+        stacked = len(group.agents) > 1 and not config.get("share_parameters", False)
         for place, agent in enumerate(group.agents):
             stored = nested["agents"][str(index)]
             states[agent] = jax.tree.map(lambda leaf, i=place: leaf[i], stored) if stacked else stored

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dressage.equations.lagrange import PIDMultiplier, update_multiplier
+from dressage.equations.lagrange import PIDMultiplier, penalized_advantages, update_multiplier
+from dressage.equations.returns import normalize_advantages
 from dressage.errors import ConfigError, NonFiniteError
 
 update = jax.jit(update_multiplier)
@@ -129,3 +130,44 @@ def test_pid_works_under_vmap_and_grad():
     np.testing.assert_allclose(moved.multiplier, [0.5, 0.5])
     slope = jax.grad(lambda cost: PIDMultiplier.start(1.0).update(cost, 25.0, 0.3, 0.1, 0.0).multiplier)
     assert slope(30.0) == pytest.approx(0.4)
+
+
+REWARD_ADVANTAGES, COST_ADVANTAGES = [1.0, 2.0, 3.0, 6.0], [0.0, 4.0, 0.0, 0.0]
+
+
+def test_advantages_are_mixed_as_by_hand():
+    """Centred -2 -1 0 3 (deviation sqrt(3.5)) and -1 3 -1 -1; at 1/2 that is (-1.5 -2.5 0.5 3.5)/2.8062."""
+    mixed = penalized_advantages(REWARD_ADVANTAGES, COST_ADVANTAGES, 0.5)
+    np.testing.assert_allclose(mixed, [-0.5345225, -0.8908708, 0.1781742, 1.2472191], rtol=1e-6)
+
+
+def test_without_a_multiplier_mixing_is_normalisation_to_the_last_bit():
+    rng = np.random.default_rng(0)
+    rewards, costs = rng.normal(size=(2, 40, 3)).astype(np.float32) * [[[7.0]], [[300.0]]]
+    valid = rng.random((40, 3)) < 0.8
+    mixed = penalized_advantages(rewards, costs, 0.0, valid)
+    np.testing.assert_array_equal(mixed, normalize_advantages(rewards, valid))
+
+
+def test_at_the_dual_multiplier_nothing_is_left_to_gain():
+    """Where cost is twice the reward the dual is 1/2; two deviations would move the fixed point to 1."""
+    rewards = np.array([0.0, 1.0, 0.0, 2.0])
+    np.testing.assert_allclose(penalized_advantages(rewards, 2 * rewards, 0.5), np.zeros(4), atol=1e-7)
+    apart = normalize_advantages(rewards) - 0.5 * normalize_advantages(2 * rewards)
+    assert np.abs(apart).max() > 0.5
+
+
+def test_flat_rewards_leave_the_cost_to_follow():
+    mixed = penalized_advantages(np.full(4, 5.0), COST_ADVANTAGES, 1.0)
+    np.testing.assert_allclose(mixed, -np.asarray(normalize_advantages(COST_ADVANTAGES)) / 2, rtol=1e-6)
+    np.testing.assert_array_equal(penalized_advantages(np.full(4, 5.0), np.ones(4), 1.0), np.zeros(4))
+
+
+def test_rows_that_are_no_samples_mix_into_no_other():
+    valid = np.array([True, True, False, True, True])
+    rewards, costs = (np.insert(values, 2, np.nan) for values in (REWARD_ADVANTAGES, COST_ADVANTAGES))
+    mixed = np.asarray(penalized_advantages(rewards, costs, 0.5, valid))
+    np.testing.assert_allclose(
+        mixed[valid], penalized_advantages(REWARD_ADVANTAGES, COST_ADVANTAGES, 0.5), rtol=1e-6
+    )
+    assert mixed[2] == 0
