@@ -172,6 +172,8 @@ def _check_fits(task: TorchTask, options: Mapping[str, Any]) -> None:
             "Distillation needs a trained teacher and is not trained from the command line. From Python: "
             "RSLRLPolicy.load_checkpoint(PATH) before the engine's first update."
         )
+    if task.is_of_user:
+        return  # A simulator may take minutes to start, and be there once in a process.
     face = MakeRollouts(task, options["num_envs"] // options["workers"])(0)
     try:
         policy.init_eval(EvalConfig(), face.meta())

@@ -212,3 +212,21 @@ def test_tasks_algorithms_and_options_are_listed(dressage):
     assert "rsl_rl" in dressage("algorithms").output
     shown = dressage("config", "--task", "rsl:pendulum", "--yaml").output
     assert yaml.safe_load(shown)["rsl_rl"]["algorithm"]["gamma"] == 0.95
+
+
+MADE = []
+
+
+def counted_pendulums(num_envs, seed):
+    from dressage.policy.torch_envs.pendulum import Pendulum
+
+    MADE.append((num_envs, seed))
+    return Pendulum(num_envs=num_envs, seed=seed)
+
+
+def test_a_task_of_the_users_own_is_made_once_and_only_when_training_starts(make_run):
+    MADE.clear()
+    run = make_run(task=f"rsl:python:{__name__}:counted_pendulums", evaluations=0)
+    assert MADE == []
+    state = trained(run, 1)
+    assert MADE == [(4, 0)] and run.evaluate(state) == {}

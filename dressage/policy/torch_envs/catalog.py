@@ -74,6 +74,11 @@ class TorchTask:
     num_envs: int
     steps: int
 
+    @property
+    def is_of_user(self) -> bool:
+        """Whether a function of the user's own makes it."""
+        return self.name.startswith(PREFIX + PYTHON)
+
     def make(self, num_envs: int, seed: int, device: str = "cpu") -> "VecEnv":
         """Make copies of it.
 
