@@ -78,11 +78,21 @@ def agents_with_costs(env: MultiAgentEnv) -> tuple[str, ...]:
     Args:
         env: An environment that keeps its contract.
     """
+    return agents_told(env, COST)
+
+
+def agents_told(env: MultiAgentEnv, key: str) -> tuple[str, ...]:
+    """Return the agents whose infos of a step have a key, found out by tracing `env` once.
+
+    Args:
+        env: An environment that keeps its contract.
+        key: The key.
+    """
     state = jax.eval_shape(lambda: env.reset(jax.random.key(0))[0])
     spaces = agent_spaces(env)
     actions = {agent: jax.eval_shape(partial(_zeros, space)) for agent, space in spaces.action.items()}
     infos = jax.eval_shape(env.step, state, actions)[5]
-    return tuple(agent for agent in env.possible_agents if COST in infos[agent])
+    return tuple(agent for agent in env.possible_agents if key in infos[agent])
 
 
 def _check_names(env: MultiAgentEnv, name: str) -> None:

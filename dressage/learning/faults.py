@@ -37,13 +37,19 @@ def latch_fault(
     return kept
 
 
-def raise_fault(fault: Fault, agents: tuple[tuple[str, ...], ...], seeds: tuple[int, ...] = (0,)) -> None:
+def raise_fault(
+    fault: Fault,
+    agents: tuple[tuple[str, ...], ...],
+    seeds: tuple[int, ...] = (0,),
+    shift: int = 0,
+) -> None:
     """Raise what a compiled chunk latched.
 
     Args:
         fault: The record; its fields have an axis of seeds where there are several.
         agents: Names of the agents of each group.
         seeds: The seeds that are trained side by side.
+        shift: What to add to the step latched, where rollouts before were shorter.
 
     Raises:
         NonFiniteError: If a fault is latched; it names seed, field, agent, environment copy and step.
@@ -58,7 +64,7 @@ def raise_fault(fault: Fault, agents: tuple[tuple[str, ...], ...], seeds: tuple[
     raise NonFiniteError(
         f"The {field} of agent {agents[group][agent]!r} {wrong}: "
         f"environment copy {environment}{which}, "
-        f"step {step} of that copy (counted from 0 since training began). "
+        f"step {step + shift} of that copy (counted from 0 since training began). "
         "Parameters are as they were before that rollout. "
         f"Check the environment's {'masks' if field == 'action mask' else 'dynamics and rewards'} at that "
         "point."

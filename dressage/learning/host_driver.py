@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -77,9 +78,9 @@ class HostCollector:
         keys = jax.random.split(jax.random.key(seed), 2 + len(self._groups))
         observed = self._env.reset(keys[1])
         begin = jax.jit(scan_driver.start, static_argnums=1)
-        state: LearnerState = begin(
-            self._groups, self._env.copies, self._env.state(), observed, keys[0], keys[2:]
-        )
+        state: LearnerState = begin(self._groups, self._env.copies, (), observed, keys[0], keys[2:])
+        # Not through the compiled program, which would round what NumPy holds in 64 bits.
+        state = state.replace(environment=self._env.state())
         self._running = state.observed, state.environment
         return state
 
@@ -95,7 +96,8 @@ class HostCollector:
             resting = surplus if step == steps - 1 else 0
             outcomes = self._env.step(jax.tree.map(np.asarray, taken), resting)
             rows.append(scan_driver.record_rows(observed, outputs, actions, outcomes))
-            observed = scan_driver.remember(outcomes, memories)
+            following = scan_driver.remember(outcomes, memories)
+            observed = self._keep_resting(following, observed, resting) if resting else following
         records = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
         return Rollout(records, observed, key, shuffle_keys)
 
@@ -128,11 +130,19 @@ class HostCollector:
             observed = scan_driver.remember(outcomes, memories)
         return results
 
+    def restart(self, state: LearnerState) -> LearnerState:
+        """Return the state with every copy at the start of a new episode."""
+        observed = self._begin(self._env.reset(scan_driver.restart_key(state)), self._env.copies)
+        environment = self._env.state()
+        self._running = observed, environment
+        return state.replace(environment=environment, observed=observed)
+
     def close(self) -> None:
         """Close the environments."""
         for env in (self._env, self._eval_env):
             if env is not None:
                 env.close()
+        self._eval_env = None
 
     def _enter(self, state: LearnerState) -> tuple[Observed, ...]:
         """Bring the environments to where the state left them, or start them anew where that cannot be."""
@@ -141,10 +151,19 @@ class HostCollector:
             return observed
         if self.exact_resume:
             self._env.set_state(state.environment)
-        else:
-            seen = self._env.reset(jax.random.fold_in(state.key, state.updates))
-            observed = self._begin(seen, self._env.copies)
-        return observed
+            return observed
+        return self.restart(state).observed
+
+    def _keep_resting(
+        self, following: tuple[Observed, ...], observed: tuple[Observed, ...], resting: int
+    ) -> tuple[Observed, ...]:
+        """Let the copies that rested see and remember what they did before."""
+        made = jnp.arange(self._env.copies) < self._env.copies - resting
+        rows = zip(self._groups, following, observed, strict=True)
+        return tuple(
+            scan_driver.keep_resting(made, new, old, axis=0 if group.single else 1)
+            for group, new, old in rows
+        )
 
     def _stands_at(self, state: LearnerState) -> bool:
         """Whether the environments are where a state left them."""

@@ -128,10 +128,9 @@ class HostSingleAgentEnv:
 class HostManyAgentsEnv:
     """Copies of a `ParallelEnv` stepped by a group of workers; groups of one have no agent axis."""
 
-    saves_state = False
-
     def __init__(self, workers: WorkerGroup) -> None:
         self.copies = workers.num_envs
+        self.saves_state = workers.saves_state
         self._workers = workers
         self._lengths = np.zeros(self.copies, np.int32)
         self._sums = [_Sums(len(group.agents), self.copies) for group in workers.layout.groups]
@@ -145,36 +144,45 @@ class HostManyAgentsEnv:
         return tuple(_seen(observation) for observation in self._workers.reset(seeds))
 
     def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
-        """Step every copy; the last `resting` ones step too, but their rows are no samples."""
+        """Step every copy but the last `resting`."""
         groups = zip(self._workers.layout.groups, actions, strict=True)
         stacked = tuple(
             action if len(group.agents) > 1 else jax.tree.map(lambda leaf: leaf[None], action)
             for group, action in groups
         )
-        step = self._workers.step(stacked)
-        self._lengths += 1
-        made = np.arange(self.copies) < self.copies - resting
+        step = self._workers.step(stacked, resting)
+        self._lengths += np.arange(self.copies) < self.copies - resting
         outcomes = tuple(
-            self._outcome(group, sums.add(group, step.ended), step.ended & made, made)
+            self._outcome(group, sums.add(group, step.ended), step.ended)
             for group, sums in zip(step.groups, self._sums, strict=True)
         )
         self._lengths[step.ended] = 0
         return outcomes
 
-    def state(self) -> tuple[()]:
-        """PettingZoo has no way to save an environment's state."""
-        return ()
+    def state(self) -> Any:  # noqa: ANN401
+        """Return the copies' state as arrays; empty where they have no way to save it, as most have."""
+        if not self.saves_state:
+            return ()
+        return {
+            "workers": self._workers.save_state(),
+            "lengths": self._lengths.copy(),
+            "sums": [sums.arrays() for sums in self._sums],
+        }
 
     def set_state(self, state: Any) -> None:  # noqa: ANN401
-        """Nothing to put back."""
+        """Go on from a saved state."""
+        if not self.saves_state:
+            return
+        self._workers.load_state(state["workers"])
+        self._lengths[:] = state["lengths"]
+        for sums, arrays in zip(self._sums, state["sums"], strict=True):
+            sums.replace(arrays)
 
     def close(self) -> None:
         """End the environments and whatever they run in."""
         self._workers.close()
 
-    def _outcome(
-        self, step: GroupStep, episode: tuple[np.ndarray, ...], over: np.ndarray, made: np.ndarray
-    ) -> Outcome:
+    def _outcome(self, step: GroupStep, episode: tuple[np.ndarray, ...], over: np.ndarray) -> Outcome:
         """Turn one group's records into what the drivers take.
 
         The last step of an agent that left without a flag is no sample: nobody knows what it led to.
@@ -189,7 +197,7 @@ class HostManyAgentsEnv:
             episode_ends=row(step.ended),
             episode_returns=row(episode[0].astype(np.float32)),
             episode_lengths=row(episode[1]),
-            valid=row(step.alive_before & ~step.final_observation_missing & made),
+            valid=row(step.alive_before & ~step.final_observation_missing),
             costs=row(step.cost),
             episode_costs=row(episode[2].astype(np.float32)),
             copy_ends=row(np.broadcast_to(over, shape)),
@@ -218,6 +226,20 @@ class _Sums:
         if over.any():
             self.restart(over)
         return shown
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all sums."""
+        summed: dict[str, np.ndarray] = {
+            "returns": self._returns,
+            "lengths": self._lengths,
+            "costs": self._costs,
+        }
+        return {name: array.copy() for name, array in summed.items()}
+
+    def replace(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from what `arrays` returned."""
+        for name, own in (("returns", self._returns), ("lengths", self._lengths), ("costs", self._costs)):
+            own[...] = arrays[name]
 
     def restart(self, copies: np.ndarray) -> None:
         """Begin anew in the copies given, `[B]` bool."""

@@ -35,10 +35,12 @@ class LoggedRun(Protocol):
         copies: Environment copies.
         capacity: Most updates that one `advance` makes.
         exact_resume: Whether the state holds all that the rest of the run depends on.
-        faulted: The state after a rollout with a number that was not finite; parameters are from before it.
+        faulted: What there is to go back to after a `NonFiniteError`.
+        shortfall: Steps of each copy that shorter updates have left out so far.
     """
 
-    faulted: LearnerState
+    faulted: "Faulted"
+    shortfall: int
     groups: Groups
     seeds: tuple[int, ...]
     copies: int
@@ -69,9 +71,27 @@ class LoggedRun(Protocol):
         """
         ...
 
+    def restart(self, state: LearnerState) -> LearnerState:
+        """Return the state with environments that start anew."""
+        ...
+
     def close(self) -> None:
         """Release environments and worker processes."""
         ...
+
+
+class Faulted(NamedTuple):
+    """What a chunk of updates left that met with a number that is not finite.
+
+    Attributes:
+        state: Agents and counts from before the rollout with that number.
+        log: The log of the chunk, or None.
+        sound: How many updates of the log came before that rollout.
+    """
+
+    state: LearnerState
+    log: UpdateLog | None = None
+    sound: int = 0
 
 
 class CompiledLoggedRun:
@@ -98,6 +118,8 @@ class CompiledLoggedRun:
         self._steps = steps
         self._make_env = lru_cache(make_env)
         self._programs = _programs(scan_driver.minibatch_size(groups, steps, copies, len(seeds)))
+        self.faulted: Faulted
+        self.shortfall = 0
 
     def init(self) -> LearnerState:
         """Return the state before the first update."""
@@ -109,12 +131,22 @@ class CompiledLoggedRun:
 
     def advance(self, state: LearnerState, updates: int) -> tuple[LearnerState, UpdateLog]:
         """Make up to `capacity` updates in one compiled call."""
-        shape = (self._env, self._many, self._steps, self.capacity)
-        return self._checked(self._programs.advance(*shape, self.groups, state, jnp.int32(updates)))
+        shape, before = (self._env, self._many, self._steps, self.capacity), _updates(state)
+        advanced = self._programs.advance(*shape, self.groups, state, jnp.int32(updates))
+        return self._checked(advanced, before, self._steps)
 
     def finish(self, state: LearnerState, steps: int, surplus: int) -> tuple[LearnerState, UpdateLog]:
         """Make one shorter update."""
-        return self._checked(self._programs.finish(self._env, self._many, steps, surplus, self.groups, state))
+        before = _updates(state)
+        advanced = self._programs.finish(self._env, self._many, steps, surplus, self.groups, state)
+        finished = self._checked(advanced, before, steps)
+        self.shortfall += self._steps - steps
+        return finished
+
+    def restart(self, state: LearnerState) -> LearnerState:
+        """Return the state with environments that start anew."""
+        restarted: LearnerState = self._programs.restart(self._env, self._many, self.groups, state)
+        return restarted
 
     def evaluate(self, state: LearnerState, copies: int, evaluation: Evaluation) -> list[EpisodeResults]:
         """Play one episode in every evaluation copy."""
@@ -127,11 +159,20 @@ class CompiledLoggedRun:
     def close(self) -> None:
         """Nothing to release."""
 
-    def _checked(self, advanced: tuple[LearnerState, UpdateLog]) -> tuple[LearnerState, UpdateLog]:
-        state, log = advanced
-        self.faulted = state
-        raise_fault(state.fault, tuple(group.agents for group in self.groups), self.seeds)
-        return state, jax.tree.map(np.asarray, log)
+    def _checked(
+        self, advanced: tuple[LearnerState, UpdateLog], before: int, steps: int
+    ) -> tuple[LearnerState, UpdateLog]:
+        """Return state and log on the host; raises what a chunk of rollouts of `steps` steps latched."""
+        state, log = advanced[0], jax.tree.map(np.asarray, advanced[1])
+        found = np.asarray(state.fault.field) > 0
+        if found.any():
+            sound = int(np.min(np.asarray(state.fault.step)[found])) // steps - before
+            self.faulted = Faulted(
+                state.replace(updates=jnp.full_like(state.updates, before + sound)), log, sound
+            )
+            shift = before * (self._steps - steps) - self.shortfall
+            raise_fault(state.fault, tuple(group.agents for group in self.groups), self.seeds, shift)
+        return state, log
 
     @property
     def _many(self) -> bool:
@@ -158,6 +199,8 @@ class HostLoggedRun:
         self.copies = copies
         self._steps = steps
         self._collector = HostCollector(make_env, groups, copies, max_steps)
+        self.faulted: Faulted
+        self.shortfall = 0
         self.exact_resume = self._collector.exact_resume
         options = compiler_options(scan_driver.minibatch_size(groups, steps, copies))
         self._learn = jax.jit(learn_logged, donate_argnums=1, static_argnums=6, compiler_options=options)
@@ -174,7 +217,13 @@ class HostLoggedRun:
 
     def finish(self, state: LearnerState, steps: int, surplus: int) -> tuple[LearnerState, UpdateLog]:
         """Make one shorter update."""
-        return self._update(state, steps, surplus)
+        finished = self._update(state, steps, surplus)
+        self.shortfall += self._steps - steps
+        return finished
+
+    def restart(self, state: LearnerState) -> LearnerState:
+        """Return the state with environments that start anew."""
+        return self._collector.restart(state)
 
     def evaluate(self, state: LearnerState, copies: int, evaluation: Evaluation) -> list[EpisodeResults]:
         """Play one episode in every evaluation copy."""
@@ -185,7 +234,7 @@ class HostLoggedRun:
         self._collector.close()
 
     def _update(self, state: LearnerState, steps: int, surplus: int) -> tuple[LearnerState, UpdateLog]:
-        self.faulted = state
+        self.faulted = Faulted(state)
         rollout = self._collector.collect(state, steps, surplus)
         agents, fault, log = self._learn(
             self.groups,
@@ -197,9 +246,15 @@ class HostLoggedRun:
             surplus,
         )
         after = self._collector.after(rollout, agents, fault, state.updates + 1)
-        self.faulted = after
-        raise_fault(fault, tuple(group.agents for group in self.groups))
+        if int(fault.field) > 0:
+            self.faulted = Faulted(after.replace(updates=state.updates))
+            shift = _updates(state) * (self._steps - steps) - self.shortfall
+            raise_fault(fault, tuple(group.agents for group in self.groups), shift=shift)
         return after, jax.tree.map(np.asarray, log)
+
+
+def _updates(state: LearnerState) -> int:
+    return int(np.max(state.updates))
 
 
 def _over_seeds(many: bool, function: Callable[..., Any], axes: tuple[int | None, ...]) -> Callable[..., Any]:
@@ -213,6 +268,7 @@ class Programs(NamedTuple):
     advance: Any
     finish: Any
     evaluate: Any
+    restart: Any
 
 
 @lru_cache
@@ -224,6 +280,7 @@ def _programs(samples: int) -> Programs:
         advance=compiled(_advance, static_argnums=(0, 1, 2, 3), donate_argnums=5),
         finish=compiled(_finish, static_argnums=(0, 1, 2, 3), donate_argnums=5),
         evaluate=compiled(_evaluate, static_argnums=(0, 1, 2, 3)),
+        restart=jax.jit(_restart, static_argnums=(0, 1)),
     )
 
 
@@ -275,3 +332,11 @@ def _evaluate(
         groups, agents, key, seed
     )
     return results
+
+
+def _restart(env: GroupedEnv, many: bool, groups: Groups, state: LearnerState) -> LearnerState:
+    def restart(groups: Groups, state: LearnerState) -> LearnerState:
+        return scan_driver.restart(env, groups, state)
+
+    restarted: LearnerState = _over_seeds(many, restart, (None, 0))(groups, state)
+    return restarted

@@ -256,7 +256,7 @@ class ProximalLearner(struct.PyTreeNode):
             flat = jax.tree.map(lambda leaf: leaf.reshape(steps * copies, *leaf.shape[2:]), batch)
             chosen = flat if rows is None else jax.tree.map(lambda leaf: leaf[rows], flat)
             return _blank_invalid(chosen)
-        sequences = Sequences.of(steps, copies, self.minibatches)
+        sequences = Sequences.of(steps, copies, self.minibatches, rows)
         valid = jnp.ones((steps, copies), bool) if batch.valid is None else batch.valid
         restarts = sequences.restarts(outcome.episode_ends, outcome.valid)
         arranged: Batch = sequences.arrange(batch.replace(valid=valid))
@@ -325,13 +325,15 @@ class ProximalLearner(struct.PyTreeNode):
         def apply_minibatch(
             carry: Optimisation, row: tuple[Array, Array | None]
         ) -> tuple[Optimisation, Metrics]:
+            occupied = _occupied(batch.valid, row)
             share = _share(batch.valid, row, parts)
             slope = partial(self._gradient, packing, packed, unravel, carry.params, share)
             gradient, metrics = average_over_parts(slope, row, parts)
-            return self._apply_gradient(carry, gradient, state.learning_rate, metrics)
+            return self._apply_gradient(carry, gradient, state.learning_rate, metrics, occupied)
 
         end, metrics = lax.scan(apply_minibatch, start, (indices, weights))
-        return end, jax.tree.map(lambda leaf: leaf.mean(), metrics)
+        occupied = metrics.pop("occupied", None)
+        return end, jax.tree.map(lambda leaf: _mean(leaf, occupied), metrics)
 
     def _gradient(
         self,
@@ -403,9 +405,18 @@ class ProximalLearner(struct.PyTreeNode):
         return log_probs, entropies
 
     def _apply_gradient(
-        self, carry: Optimisation, gradient: Array, learning_rate: Array, metrics: Metrics
+        self,
+        carry: Optimisation,
+        gradient: Array,
+        learning_rate: Array,
+        metrics: Metrics,
+        occupied: Array | None,
     ) -> tuple[Optimisation, Metrics]:
-        """Clip the gradient, step Adam; a non-finite loss or gradient changes the count of steps alone."""
+        """Clip the gradient, step Adam; a loss or gradient that is not finite changes the count alone.
+
+        So does a minibatch that holds no sample, of an agent that was not there: Adam's momentum would move
+        the parameters.
+        """
         norm = jnp.sqrt(jnp.sum(gradient**2))
         sound = jnp.isfinite(norm) & jnp.isfinite(metrics["loss"])
         clipped = gradient * jnp.minimum(1.0, self.hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
@@ -413,10 +424,13 @@ class ProximalLearner(struct.PyTreeNode):
         if halted is not None and self.hyper.target_kl is not None:
             halted = halted | (metrics["approx_kl"] > self.hyper.target_kl)
             applied = sound & ~halted
+        metrics = metrics | {"gradient_norm": norm, "skipped_minibatches": (~applied).astype(jnp.float32)}
+        if occupied is not None:
+            applied = applied & occupied
+            metrics["occupied"] = occupied.astype(jnp.float32)
         direction, opt_state = step_adam(clipped, carry.opt_state, applied)
         stepped = carry.params - self.rate(learning_rate, carry.steps) * direction
         params = jnp.where(applied, stepped, carry.params)
-        metrics = metrics | {"gradient_norm": norm, "skipped_minibatches": (~applied).astype(jnp.float32)}
         return Optimisation(params, opt_state, carry.steps + 1, halted), metrics
 
     def rate(self, learning_rate: Array, steps: Array) -> Array:
@@ -455,6 +469,12 @@ def _sample_weights(valid: Array | None, padding: Array | None) -> Array | None:
     if padding is None:
         return weights.ravel()
     return (weights * padding.reshape(-1, *(1,) * (weights.ndim - 1))).ravel()
+
+
+def _occupied(valid: Array | None, row: tuple[Array, Array | None]) -> Array | None:
+    """Whether a minibatch holds a sample at all; None where every row is one."""
+    weights = None if valid is None else _sample_weights(valid[row[0]], row[1])
+    return None if weights is None else (weights > 0).any()
 
 
 def _share(valid: Array | None, row: tuple[Array, Array | None], parts: int) -> Array | None:

@@ -55,6 +55,18 @@ def start(
     return LearnerState(agents, environment, observed, key, jnp.int32(0), Fault.none())
 
 
+def restart(env: GroupedEnv, groups: Groups, state: LearnerState) -> LearnerState:
+    """Return the state with every copy at the start of a new episode."""
+    environment, observed = env.reset(restart_key(state))
+    observed = tuple(group.begin(seen, env.copies) for group, seen in zip(groups, observed, strict=True))
+    return state.replace(environment=environment, observed=observed)
+
+
+def restart_key(state: LearnerState) -> Array:
+    """Return what environments that start anew draw from; the run's own key stays as it is."""
+    return jax.random.fold_in(state.key, state.updates)
+
+
 def advance(
     env: GroupedEnv, groups: Groups, steps: int, state: LearnerState, updates: Array
 ) -> tuple[LearnerState, ChunkSums]:

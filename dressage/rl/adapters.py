@@ -72,7 +72,14 @@ class PolicyAdapter:
         """Forget: the next observation is the first of an episode."""
         self.memory = None
 
-    def act(self, obs: Any, *, rng: Any = None, deterministic: bool | None = None) -> Any:  # noqa: ANN401
+    def act(
+        self,
+        obs: Any,  # noqa: ANN401
+        *,
+        rng: Any = None,  # noqa: ANN401
+        deterministic: bool | None = None,
+        action_mask: Any = None,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
         """Choose an action that the environment takes.
 
         Args:
@@ -80,6 +87,7 @@ class PolicyAdapter:
                 An action mask in it is obeyed.
             rng: A JAX random key; None means the most likely action.
             deterministic: True takes the most likely action whatever `rng` is; False needs `rng`.
+            action_mask: The legal choices where they stand in the environment's infos, `[..., sum(nvec)]`.
 
         Returns:
             An action of the environment's shape and dtype, start offsets added.
@@ -93,6 +101,8 @@ class PolicyAdapter:
                 f"Agent {self.agent_id!r}: act(deterministic=False) needs rng, a JAX random key."
             )
         observed = self._observed(obs)
+        if action_mask is not None:
+            observed = observed.replace(action_mask=jnp.asarray(action_mask) != 0)
         if self.step_fn is None:
             outputs = self._outputs(observed.features)
         else:

@@ -6,16 +6,20 @@ from typing import Any
 
 from dressage.envs.functional import BaseEnv
 from dressage.envs.multi_agent import COST, MultiAgentEnv
-from dressage.envs.multi_agent_checks import agents_with_costs, check_multi_agent_environment
+from dressage.envs.multi_agent_checks import (
+    agents_told,
+    agents_with_costs,
+    check_multi_agent_environment,
+)
 from dressage.envs.wrappers.cost import CostUnder
 from dressage.envs.wrappers.multi_agent_base import as_multi_agent
-from dressage.errors import ConfigError
+from dressage.errors import ConfigError, EnvironmentContractError
 from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.grouped_env import ManyAgentsEnv
 from dressage.learning.groups import Group
 from dressage.learning.host_env import HostManyAgentsEnv
 from dressage.learning.logged_run import CompiledLoggedRun, HostLoggedRun, LoggedRun
-from dressage.workers import make_workers, parallel_layout
+from dressage.workers import ACTION_MASK, make_workers, parallel_layout
 from dressage.workers.making import env_maker
 
 TAKEN = (
@@ -34,6 +38,7 @@ class TrainingEnv:
         compiled: Whether the whole of training over it is one compiled program.
         copies: How many copies step in parallel.
         make_run: Makes a run from groups of learners and seeds.
+        single: Whether there is only the one copy that the user gave.
     """
 
     groups: tuple[GroupSpaces, ...]
@@ -41,6 +46,7 @@ class TrainingEnv:
     compiled: bool
     copies: int
     make_run: Callable[[tuple[Group, ...], tuple[int, ...]], LoggedRun]
+    single: bool = False
 
 
 def training_env(
@@ -76,6 +82,7 @@ def training_env(
 
 def _functional(env: MultiAgentEnv, config: dict[str, Any], owner: str) -> TrainingEnv:
     check_multi_agent_environment(env)
+    _refuse_masks_in_infos(env)
     env = _with_costs(env, config)
     if config["num_workers"]:
         raise ConfigError(
@@ -106,6 +113,15 @@ def _with_costs(env: MultiAgentEnv, config: dict[str, Any]) -> MultiAgentEnv:
     return priced
 
 
+def _refuse_masks_in_infos(env: MultiAgentEnv) -> None:
+    masked = agents_told(env, ACTION_MASK)
+    if masked:
+        raise EnvironmentContractError(
+            f"{type(env).__name__} has the {ACTION_MASK!r} of agent {masked[0]!r} in its info; a functional "
+            f"environment has it in the observation, a Dict with {ACTION_MASK!r} and one part besides."
+        )
+
+
 def _one_copy(env: Any, config: dict[str, Any], given: Collection[str], owner: str) -> TrainingEnv:  # noqa: ANN401
     for name in ("num_envs", "num_workers"):
         if name in given and config[name] > (name == "num_envs"):
@@ -120,7 +136,8 @@ def _host(make_env: Callable[[], Any], config: dict[str, Any], copies: int) -> T
     maker = env_maker(make_env)
     probe = maker()
     costs = config.get("cost_key", COST), config.get("cost_default", 0.0)
-    layout = parallel_layout(probe, cost_key=costs[0], cost_default=costs[1])
+    reported = "cost_key" not in config  # No limit depends on costs: what is none is not worth a stop.
+    layout = parallel_layout(probe, cost_key=costs[0], cost_default=costs[1], costs_reported=reported)
     groups = tuple(
         GroupSpaces.of(
             group.agents, probe.observation_space(group.agents[0]), probe.action_space(group.agents[0])
@@ -139,7 +156,7 @@ def _host(make_env: Callable[[], Any], config: dict[str, Any], copies: int) -> T
     def make_run(learners: tuple[Group, ...], seeds: tuple[int, ...]) -> LoggedRun:
         return HostLoggedRun(make_copies, learners, config["rollout_length"], copies, seeds[0], None)
 
-    return TrainingEnv(groups, True, False, copies, make_run)
+    return TrainingEnv(groups, True, False, copies, make_run, isinstance(make_env, _Once))
 
 
 class _Once:

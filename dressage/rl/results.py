@@ -31,11 +31,13 @@ class Progress:
         updates: Updates made.
         steps: Environment steps taken, over all copies.
         episodes: Episodes finished, over all copies.
+        episode_starts: For each copy, after how many environment steps its open episode began.
     """
 
     updates: int = 0
     steps: int = 0
     episodes: int = 0
+    episode_starts: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass
@@ -199,7 +201,7 @@ def _rebuild(nested: dict[str, Any], note: dict[str, Any]) -> TrainResult:
         learner=note["learner"],
         config=config,
         seed=note["seed"],
-        progress=Progress(**note["progress"]),
+        progress=Progress(**note["progress"] | {"episode_starts": tuple(note["progress"]["episode_starts"])}),
         spaces=spaces,
         state=nested,
     )

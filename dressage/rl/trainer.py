@@ -13,10 +13,11 @@ from dressage.learning.groups import Group
 from dressage.learning.logged_run import LoggedRun
 from dressage.learning.records import Fault, LearnerState
 from dressage.rl.adapters import trained_adapter
-from dressage.rl.algorithm import Algorithm, named_results, update_metrics
+from dressage.rl.algorithm import Algorithm
 from dressage.rl.environments import TrainingEnv
 from dressage.rl.policy_set import PolicySet
 from dressage.rl.results import agent_states
+from dressage.rl.training import named_results, update_metrics
 
 Numbers = dict[str, np.ndarray]
 

@@ -104,7 +104,10 @@ class RayStepper:
     def send(self) -> None:
         """Have every actor step its copies."""
         self._calls = [
-            actor.step.remote([part[:, start:stop] for group in self.blocks.groups for part in group.actions])
+            actor.step.remote(
+                [part[:, start:stop] for group in self.blocks.groups for part in group.actions],
+                self.blocks.resting[start:stop],
+            )
             for actor, (start, stop) in zip(self._actors, self._runs, strict=True)
         ]
 
@@ -157,8 +160,9 @@ class RayCopies:
         self._copies.reset()
         return results_of(self._blocks)
 
-    def step(self, actions: Arrays) -> Arrays:
-        """Step every copy."""
+    def step(self, actions: Arrays, resting: Any) -> Arrays:  # noqa: ANN401 ([B] bool)
+        """Step every copy that does not rest."""
+        self._blocks.resting[:] = resting
         targets = [part for group in self._blocks.groups for part in group.actions]
         for target, array in zip(targets, actions, strict=True):
             target[...] = array

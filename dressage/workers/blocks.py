@@ -92,11 +92,13 @@ class Blocks:
         groups: Those of each group.
         ended: `[B]` bool, whether the copy's episode ended with the step.
         seeds: `[B]` int64, what the next reset seeds each copy with.
+        resting: `[B]` bool, which copies the next step leaves as they are.
     """
 
     groups: tuple[GroupBlocks, ...]
     ended: Array
     seeds: Array
+    resting: Array
 
     def copies(self, start: int, stop: int) -> "Blocks":
         """Return views of the copies `start` to `stop`."""
@@ -104,6 +106,7 @@ class Blocks:
             tuple(group.copies(start, stop) for group in self.groups),
             self.ended[start:stop],
             self.seeds[start:stop],
+            self.resting[start:stop],
         )
 
 
@@ -121,19 +124,20 @@ def blocks_over(layout: ParallelLayout, copies: int, buffer: Any) -> Blocks:  # 
         arrays.append(np.frombuffer(buffer, dtype, count, offset).reshape(shape))
         offset += _padded(shape, dtype)
     taken = iter(arrays)
-    ended, seeds = next(taken), next(taken)
+    ended, seeds, resting = next(taken), next(taken), next(taken)
     groups = tuple(
         GroupBlocks(tuple(next(taken) for _ in group.action.parts), *(next(taken) for _ in RESULTS))
         for group in layout.groups
     )
-    return Blocks(groups, ended, seeds)
+    return Blocks(groups, ended, seeds, resting)
 
 
 _Description = tuple[tuple[int, ...], "np.dtype[Any]"]
 
 
 def _described(layout: ParallelLayout, copies: int) -> list[_Description]:
-    described: list[_Description] = [((copies,), np.dtype(bool)), ((copies,), np.dtype(np.int64))]
+    kinds = (bool, np.int64, bool)
+    described: list[_Description] = [((copies,), np.dtype(kind)) for kind in kinds]
     for group in layout.groups:
         described += _described_group(group, (len(group.agents), copies))
     return described

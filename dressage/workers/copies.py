@@ -73,13 +73,39 @@ class EnvCopies:
         self._first_copy = first_copy
         self._cost_key = layout.cost_key
         self._cost_default = layout.cost_default
+        self._costs_reported = layout.costs_reported
         self._layouts = [group.action for group in layout.groups]
         self._seats = [self._seats_of(layout, copy) for copy in range(len(self._envs))]
         self._by_group = [
             [seat for seats in self._seats for seat in seats if seat.group is group]
             for group in layout.groups
         ]
-        self._step = 0
+        self._steps = [0] * len(self._envs)
+
+    @property
+    def saves_state(self) -> bool:
+        """Whether every copy can save its state as arrays: it has `save_state` and `load_state`."""
+        methods = ("save_state", "load_state")
+        return all(callable(getattr(env, name, None)) for env in self._envs for name in methods)
+
+    def save_state(self) -> list[dict[str, Any]]:
+        """Return every copy's state and who sits where, as arrays."""
+        return [
+            {
+                "env": env.save_state(),
+                "alive": np.array([seat.alive for seat in seats]),
+                "gone": np.array([seat.gone for seat in seats]),
+            }
+            for env, seats in zip(self._envs, self._seats, strict=True)
+        ]
+
+    def load_state(self, saved: Sequence[Mapping[str, Any]]) -> None:
+        """Go on from what `save_state` returned."""
+        for env, seats, one in zip(self._envs, self._seats, saved, strict=True):
+            env.load_state(one["env"])
+            for seat, alive, gone in zip(seats, one["alive"], one["gone"], strict=True):
+                seat.alive, seat.gone = bool(alive), bool(gone)
+                seat.blocks.alive[seat.index] = seat.alive
 
     def reset(self) -> None:
         """Start an episode in every copy, seeded with the blocks' seeds.
@@ -88,7 +114,7 @@ class EnvCopies:
             EnvironmentRaisedError: If `reset` raises.
             EnvironmentContractError: If what it returns is not what a `ParallelEnv` returns.
         """
-        self._step = 0
+        self._steps = [0] * len(self._envs)
         for group in self._blocks.groups:
             group.mask.fill(True)
             group.observation.fill(0.0)
@@ -97,23 +123,30 @@ class EnvCopies:
                 self._restart(copy, seed)
 
     def step(self) -> None:
-        """Step every copy with the blocks' actions; those whose episode ends are reset.
+        """Step every copy that does not rest with the blocks' actions; where an episode ends it is reset.
 
         Raises:
             EnvironmentRaisedError: If `step` or `reset` raises.
             EnvironmentContractError: If what it returns is not what a `ParallelEnv` returns.
         """
         self._deal_actions()
-        returned = [self._advance(copy) for copy in range(len(self._envs))]
+        resting = np.flatnonzero(self._blocks.resting)
+        moving = np.flatnonzero(~self._blocks.resting).tolist()
+        returned = [self._advance(copy) for copy in moving]
+        kept = [(group.observation[:, resting], group.mask[:, resting]) for group in self._blocks.groups]
         for group in self._blocks.groups:
             group.begin_step()
         with np.errstate(over="ignore"):
-            newcomers = [self._take(copy, one) for copy, one in enumerate(returned)]
+            newcomers = [self._take(copy, one) for copy, one in zip(moving, returned, strict=True)]
             for group in self._blocks.groups:
                 group.observation[...] = group.final_observation
-            for copy, (ended, after) in enumerate(newcomers):
+            for copy, (ended, after) in zip(moving, newcomers, strict=True):
                 self._follow(copy, ended, after)
-        self._step += 1
+                self._steps[copy] += 1
+        for group, (observation, mask) in zip(self._blocks.groups, kept, strict=True):
+            group.observation[:, resting], group.mask[:, resting] = observation, mask
+            group.alive_before[:, resting] = False
+        self._blocks.ended[resting] = False
 
     def close(self) -> None:
         """Close every copy."""
@@ -326,11 +359,13 @@ class EnvCopies:
                 f"the info of agent {seat.agent!r} has no cost {key!r}; it has {present}. "
                 "Name the right key (cost_key) or a cost for where there is none (cost_default)",
             )
+        if self._costs_reported and self._cost_default is not None and not _is_number(cost):
+            return self._cost_default
         return self._number(copy, seat, cost, f"cost {key!r}")
 
     def _number(self, copy: int, seat: _Seat, value: Any, field: str = "reward") -> float:  # noqa: ANN401
         array = np.asarray(value)
-        if array.size != 1 or array.dtype.kind not in "biuf":
+        if not _is_number(array):
             raise self._broken(copy, f"the {field} of agent {seat.agent!r} is {value!r}, not one number")
         return float(array.reshape(()))
 
@@ -351,7 +386,12 @@ class EnvCopies:
         return raised
 
     def _place(self, copy: int) -> str:
-        return f"{place(self._first_copy + copy, self._step)} ({type(self._envs[copy]).__name__})"
+        return f"{place(self._first_copy + copy, self._steps[copy])} ({type(self._envs[copy]).__name__})"
+
+
+def _is_number(value: Any) -> bool:  # noqa: ANN401
+    array = np.asarray(value)
+    return array.size == 1 and array.dtype.kind in "biuf"
 
 
 def place(copy: int, step: int) -> str:

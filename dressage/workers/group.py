@@ -6,7 +6,7 @@ numbers after it, counts episodes, and hands out records that stay as they are.
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,19 @@ class WorkerGroup(Protocol):
     num_envs: int
     layout: ParallelLayout
 
+    @property
+    def saves_state(self) -> bool:
+        """Whether `save_state` gives all that the copies will do depends on."""
+        ...
+
+    def save_state(self) -> Any:  # noqa: ANN401 (any tree of arrays)
+        """Return the state of all copies."""
+        ...
+
+    def load_state(self, saved: Any) -> None:  # noqa: ANN401
+        """Go on from what `save_state` returned."""
+        ...
+
     def reset(self, seeds: Sequence[int]) -> HostObservation:
         """Start an episode in every copy.
 
@@ -41,17 +54,18 @@ class WorkerGroup(Protocol):
         """
         ...
 
-    def step(self, actions: Actions) -> HostParallelStep:
+    def step(self, actions: Actions, resting: int = 0) -> HostParallelStep:
         """Step every copy; those whose episode ends are reset within the step.
 
         Args:
             actions: For each group the actions `[A, B, *shape]` as the environment takes them (start offsets
                 added), a dict or tuple of such arrays for Dict and Tuple spaces. Rows of agents that are not
                 there are not looked at.
+            resting: How many copies, counted from the last, are left as they are.
         """
         ...
 
-    def send(self, actions: Actions) -> None:
+    def send(self, actions: Actions, resting: int = 0) -> None:
         """Start a step; what `receive` returns belongs to it."""
         ...
 
@@ -90,6 +104,25 @@ class Stepper(Protocol):
         ...
 
 
+@runtime_checkable
+class StateSaver(Protocol):
+    """A `Stepper` whose copies' state is within reach.
+
+    Attributes:
+        saves_state: Whether every copy can save its state.
+    """
+
+    saves_state: bool
+
+    def save_state(self) -> Any:  # noqa: ANN401
+        """Return the state of all copies."""
+        ...
+
+    def load_state(self, saved: Any) -> None:  # noqa: ANN401
+        """Go on from what `save_state` returned."""
+        ...
+
+
 class StepperGroup:
     """A `WorkerGroup` over any stepper; usable in a `with` statement.
 
@@ -102,7 +135,7 @@ class StepperGroup:
         self._stepper = stepper
         self._parts = [[_PartCheck(part) for part in group.action.parts] for group in layout.groups]
         self._counts = [EpisodeCounts(blocks.reward.shape) for blocks in stepper.blocks.groups]
-        self._step = 0
+        self._steps = np.zeros(self.num_envs, np.int64)
         self._state = "new"
 
     def __enter__(self) -> Self:
@@ -129,14 +162,48 @@ class StepperGroup:
         if len(given) != self.num_envs or len(whole) != len(given):
             raise ConfigError(f"reset needs {self.num_envs} seeds, integers >= 0, got {given}.")
         self._stepper.blocks.seeds[:] = whole
-        self._step = 0
+        self._steps[:] = 0
         self._counts = [EpisodeCounts(blocks.reward.shape) for blocks in self._stepper.blocks.groups]
         self._closing_on_error(self._stepper.reset)
         self._closing_on_error(self._check_observations)
         self._state = "ready"
         return tuple(_observation(blocks) for blocks in self._stepper.blocks.groups)
 
-    def step(self, actions: Actions) -> HostParallelStep:
+    @property
+    def saves_state(self) -> bool:
+        """Whether `save_state` gives all that the copies will do depends on; see `WorkerGroup`."""
+        return isinstance(self._stepper, StateSaver) and self._stepper.saves_state
+
+    def save_state(self) -> dict[str, Any]:
+        """Return the state of all copies as arrays; they must have been reset, and not be stepping.
+
+        Raises:
+            RuntimeError: If they are not, or cannot save their state.
+        """
+        self._check_open("ready")
+        return {
+            "copies": self._saver().save_state(),
+            "counts": [counts.arrays() for counts in self._counts],
+        }
+
+    def load_state(self, saved: dict[str, Any]) -> None:
+        """Go on from what `save_state` returned.
+
+        Raises:
+            RuntimeError: If the copies are stepping, or cannot save their state.
+        """
+        self._check_open("new", "ready")
+        self._saver().load_state(saved["copies"])
+        for counts, arrays in zip(self._counts, saved["counts"], strict=True):
+            counts.replace(arrays)
+        self._state = "ready"
+
+    def _saver(self) -> StateSaver:
+        if isinstance(self._stepper, StateSaver) and self._stepper.saves_state:
+            return self._stepper
+        raise RuntimeError("These environments cannot save their state: they lack save_state and load_state.")
+
+    def step(self, actions: Actions, resting: int = 0) -> HostParallelStep:
         """Step every copy; see `WorkerGroup.step`.
 
         Raises:
@@ -146,12 +213,13 @@ class StepperGroup:
             EnvironmentRaisedError: If an environment raises.
             WorkerLostError: If a worker process dies or gives no answer in time.
         """
-        self.send(actions)
+        self.send(actions, resting)
         return self.receive()
 
-    def send(self, actions: Actions) -> None:
+    def send(self, actions: Actions, resting: int = 0) -> None:
         """Start a step; see `step`."""
         self._check_open("ready")
+        self._stepper.blocks.resting[:] = np.arange(self.num_envs) >= self.num_envs - resting
         if len(actions) != len(self.layout.groups):
             raise EnvironmentContractError(
                 f"step needs actions for {len(self.layout.groups)} groups of agents, got {len(actions)}."
@@ -167,7 +235,7 @@ class StepperGroup:
         self._closing_on_error(self._stepper.receive)
         self._closing_on_error(self._check_results)
         self._state = "ready"
-        self._step += 1
+        self._steps += ~self._stepper.blocks.resting
         groups = tuple(
             _group_step(blocks, counts)
             for blocks, counts in zip(self._stepper.blocks.groups, self._counts, strict=True)
@@ -210,7 +278,7 @@ class StepperGroup:
             if bad is not None:
                 row, copy = bad
                 raise EnvironmentContractError(
-                    f"{place(copy, self._step)}: the action{_part(name)} of agent {layout.agents[row]!r} is "
+                    f"{self._place(copy)}: the action{_part(name)} of agent {layout.agents[row]!r} is "
                     f"{values[row, copy]}, which lies outside its space, {check.words()}."
                 )
 
@@ -226,6 +294,9 @@ class StepperGroup:
         for layout, blocks in zip(self.layout.groups, self._stepper.blocks.groups, strict=True):
             self._check_finite(layout, blocks.observation, "observation")
 
+    def _place(self, copy: int) -> str:
+        return place(copy, int(self._steps[copy]))
+
     def _check_finite(self, layout: AgentGroup, values: npt.NDArray[np.float32], field: str) -> None:
         # A sum is infinite or NaN where an element is, or where it overflows: then each is looked at.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -239,7 +310,7 @@ class StepperGroup:
             index = int(np.argmin(np.isfinite(numbers)))
             which = f" (component {index})" if values.ndim > 2 else ""
             raise NonFiniteError(
-                f"{place(copy, self._step)}: the {field} of agent {layout.agents[row]!r}{which} is "
+                f"{self._place(copy)}: the {field} of agent {layout.agents[row]!r}{which} is "
                 f"{numbers[index]}: not finite, or too large for float32. "
                 "Check the environment's dynamics and rewards at that point."
             )
@@ -252,6 +323,20 @@ class EpisodeCounts:
         self._returns = np.zeros(shape)
         self._costs = np.zeros(shape)
         self._lengths = np.zeros(shape, np.int32)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return copies of all that is counted."""
+        counted: dict[str, npt.NDArray[Any]] = {
+            "returns": self._returns,
+            "costs": self._costs,
+            "lengths": self._lengths,
+        }
+        return {name: array.copy() for name, array in counted.items()}
+
+    def replace(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on from what `arrays` returned."""
+        for name, own in (("returns", self._returns), ("costs", self._costs), ("lengths", self._lengths)):
+            own[...] = arrays[name]
 
     def add(self, blocks: GroupBlocks) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
         """Count a step; returns copies of returns, lengths and costs with this step in them."""

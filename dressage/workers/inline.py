@@ -16,6 +16,19 @@ class InlineStepper:
         self._copies = EnvCopies([make_env() for _ in range(copies)], layout, self.blocks)
         self._open = True
 
+    @property
+    def saves_state(self) -> bool:
+        """Whether every copy can save its state; see `EnvCopies.saves_state`."""
+        return self._copies.saves_state
+
+    def save_state(self) -> list[dict[str, Any]]:
+        """Return the state of all copies."""
+        return self._copies.save_state()
+
+    def load_state(self, saved: list[dict[str, Any]]) -> None:
+        """Go on from what `save_state` returned."""
+        self._copies.load_state(saved)
+
     def reset(self) -> None:
         """Reset every copy."""
         self._copies.reset()

@@ -160,11 +160,13 @@ class ParallelLayout:
         groups: Groups of equal agents, by their first agent's place in `possible_agents`.
         cost_key: Key of an agent's info under which a step's cost stands; None reads no costs.
         cost_default: The cost where the key is missing; None makes that an error.
+        costs_reported: Whether costs are for reports only: what is no number counts as `cost_default`.
     """
 
     groups: tuple[AgentGroup, ...]
     cost_key: str | None = None
     cost_default: float | None = None
+    costs_reported: bool = False
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -178,6 +180,7 @@ def parallel_layout(
     groups: Sequence[Sequence[str]] | None = None,
     cost_key: str | None = None,
     cost_default: float | None = None,
+    costs_reported: bool = False,
 ) -> ParallelLayout:
     """Read the layout off one copy of an environment; the copy is reset to find masks in its infos.
 
@@ -186,6 +189,7 @@ def parallel_layout(
         groups: Who is stacked with whom; by default agents with equal spaces.
         cost_key: Key of an agent's info under which a step's cost stands; None reads no costs.
         cost_default: The cost where the key is missing; None makes that an error at that step.
+        costs_reported: Whether costs are for reports only: what is no number counts as `cost_default`.
 
     Raises:
         EnvironmentContractError: If the environment has no `possible_agents`, or `reset` gives no agent.
@@ -209,7 +213,7 @@ def parallel_layout(
                 f"groups stack agents with equal spaces only: {unlike[0]!r} differs from {group[0]!r}."
             )
     made = tuple(AgentGroup(tuple(group), *layouts[group[0]]) for group in named)
-    return ParallelLayout(made, cost_key, cost_default)
+    return ParallelLayout(made, cost_key, cost_default, costs_reported)
 
 
 def without_mask(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:

@@ -1,11 +1,12 @@
 """A functional environment of many agents with the face of a PettingZoo `ParallelEnv`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from pettingzoo import ParallelEnv
@@ -20,6 +21,7 @@ from dressage.envs.wrappers.multi_agent_base import as_multi_agent
 from dressage.errors import ConfigError, EnvironmentContractError
 
 RENDER_FPS = 10
+_WORD = 2**64 - 1
 
 Infos: TypeAlias = dict[str, dict[str, Any]]
 Compiled: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]
@@ -101,6 +103,30 @@ class ParallelFace(ParallelEnv):  # type: ignore[misc]  # PettingZoo says nothin
             {agent: bool(record.truncated[rows[agent]]) for agent in told},
             _told(infos, told),
         )
+
+    def save_state(self) -> dict[str, Any]:
+        """Return all that the rest of this environment's life depends on, as NumPy arrays.
+
+        Raises:
+            EnvironmentContractError: If it has not been reset yet.
+        """
+        if self._np_random is None:
+            raise EnvironmentContractError(f"Call reset before save_state: {self._name} has no state yet.")
+        leaves = (_raw(leaf) for leaf in jax.tree.leaves(self._state))
+        return {
+            "state": [np.asarray(leaf) for leaf in leaves],
+            "acting": np.array([agent in self.agents for agent in self.possible_agents]),
+            "generator": _generator_words(self._np_random),
+        }
+
+    def load_state(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `save_state` of an equal environment returned."""
+        like = jax.eval_shape(self._begin, jax.random.key(0))[0]
+        described, structure = jax.tree.flatten(like)
+        pairs = zip(described, saved["state"], strict=True)
+        self._state = jax.tree.unflatten(structure, [_like(one, array) for one, array in pairs])
+        self.agents = self._names(np.asarray(saved["acting"]))
+        self._np_random = _generator(saved["generator"])
 
     def render(self) -> npt.NDArray[np.uint8] | None:
         """Draw the state, uint8 `[H, W, 3]`; None without a render mode."""
@@ -192,6 +218,36 @@ def _of_space(observation: Any, space: "gymnasium.Space[Any]") -> Any:  # noqa: 
         return tuple(_of_space(value, part) for value, part in pairs)
     values = np.asarray(observation, space.dtype)
     return values[()] if isinstance(space, gymnasium.spaces.Discrete) else values
+
+
+def _raw(leaf: jax.Array) -> jax.Array:
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if is_key else leaf
+
+
+def _like(described: jax.ShapeDtypeStruct, array: npt.NDArray[Any]) -> jax.Array:
+    is_key = jnp.issubdtype(described.dtype, jax.dtypes.prng_key)
+    return jax.random.wrap_key_data(jnp.asarray(array)) if is_key else jnp.asarray(array, described.dtype)
+
+
+def _generator_words(generator: np.random.Generator) -> npt.NDArray[np.uint64]:
+    """Write a PCG64 generator, which is what Gymnasium's seeding makes, as six words of 64 bits."""
+    described: Any = generator.bit_generator.state
+    numbers = (described["state"]["state"], described["state"]["inc"])
+    words = [number >> shift & _WORD for number in numbers for shift in (64, 0)]
+    return np.array([*words, described["has_uint32"], described["uinteger"]], np.uint64)
+
+
+def _generator(words: npt.NDArray[np.uint64]) -> np.random.Generator:
+    state, inc = ((int(words[at]) << 64) | int(words[at + 1]) for at in (0, 2))
+    bits = np.random.PCG64()
+    bits.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": state, "inc": inc},
+        "has_uint32": int(words[4]),
+        "uinteger": int(words[5]),
+    }
+    return np.random.Generator(bits)
 
 
 def _told(infos: dict[str, Any], agents: list[str]) -> Infos:
