@@ -10,6 +10,7 @@ import pytest
 
 from dressage import envs
 from dressage.errors import CheckpointError, ConfigError, NonFiniteError
+from dressage.learning.checkpoints import named_arrays
 from dressage.rl.ippo import IPPO
 from dressage.rl.parameterized_ippo import ParameterizedIPPO
 from dressage.rl.results import TrainResult
@@ -88,7 +89,7 @@ def test_a_result_read_back_is_the_one_that_was_saved(longer, tmp_path):
         assert getattr(read, field) == getattr(longer, field), field
     assert IPPO.validate(read.config) == longer.config
     assert_equal(read.metrics, longer.metrics)
-    assert_equal(read.agent_states, jax.tree.map(np.asarray, longer.agent_states))
+    assert_equal(named_arrays(read.agent_states), named_arrays(longer.agent_states))
     seen = np.array([[0.2, 1.0, 1.0], [0.0, 0.0, 0.0]], np.float32)
     for agent in ("a", "b"):
         for ours, theirs in zip(
@@ -255,18 +256,18 @@ def spoil(learner, field, copy, step):
 )
 def test_a_number_that_is_not_finite_stops_training_before_it_is_learned_from(field, words):
     learner, env = IPPO(SMALL), Relay()
-    before = learner.train(env, ROLLOUT + 4)  # Two steps of the shorter update come on top of four.
-    spoil(learner, field, copy=1, step=2)
+    before = learner.train(env, ROLLOUT + 5)  # Three steps of the shorter update come on top of four.
+    spoil(learner, field, copy=0, step=3)
     with pytest.raises(
         NonFiniteError,
-        match=rf"The {words} of agent 'b' is not finite: environment copy 1, step 6 of that copy",
+        match=rf"The {words} of agent 'b' is not finite: environment copy 0, step 7 of that copy",
     ):
         learner.train(env, 2 * ROLLOUT)
     after = learner.train(env, 0)
     assert_equal(agents_of(after), agents_of(before))
-    assert after.progress == dataclasses.replace(before.progress, episode_starts=(12, 12))
+    assert after.progress == dataclasses.replace(before.progress, episode_starts=(13, 13))
     later = learner.train(env, ROLLOUT)
-    assert later.progress.steps == 20
+    assert later.progress.steps == 21
     assert largest_difference(agents_of(later), agents_of(before)) > 0
     assert all(np.isfinite(leaf).all() for leaf in leaves_of(agents_of(later)))
 
