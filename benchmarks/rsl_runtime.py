@@ -2,9 +2,9 @@
 
 Everyone trains the same PPO on the same torch pendulum: 24 steps, 5 epochs of 4 minibatches, one thread for
 each process. With two workers the same number of environments is dealt out to both, so that an update learns
-from as many steps everywhere. All take turns within one run; medians count. The engine's own stopwatch tells
-where its time goes: collecting (the slowest worker), transfer (what the learner waited beyond that),
-learning, publishing.
+from as many steps everywhere. The asynchronous one learns, by V-trace, while its worker collects. All take
+turns within one run; medians count. The engine's own stopwatch tells where its time goes: collecting (the
+slowest worker), transfer (what the learner waited beyond that), learning, publishing.
 
     python benchmarks/rsl_runtime.py [--envs 64 1024] [--turns 7] [--updates 10] [--save]
 """
@@ -37,6 +37,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "inline": {"workers": 1, "transport": "inline"},
     "processes, 1 worker": {"workers": 1, "transport": "processes"},
     "processes, 2 workers": {"workers": 2, "transport": "processes"},
+    "processes, 1, async": {"workers": 1, "transport": "processes"},
     "ray, 1 worker": {"workers": 1, "address": "local"},
     "ray, 2 workers": {"workers": 2, "address": "local"},
 }
@@ -107,9 +108,11 @@ class Runner:
 class Ours:
     """The engine, laid out in one way."""
 
-    def __init__(self, envs: int, layout: Mapping[str, Any]) -> None:
+    def __init__(self, envs: int, name: str) -> None:
+        layout = WAYS[name]
         make = functools.partial(make_pendulum, num_envs=envs // layout["workers"])
-        policy = PolicyConfig(policy_kwargs=training_config(), time_out_bootstrap="rsl_rl")
+        mode: Any = "async" if name.endswith("async") else "sync"
+        policy = PolicyConfig(policy_kwargs=training_config(), rollout_mode=mode, time_out_bootstrap="rsl_rl")
         self._rows: list[Mapping[str, Any]] = []
         self._engine = Engine(RunSpec(RSLRLPolicy, policy, make), RuntimeConfig(**layout), sinks=[self])
 
@@ -134,7 +137,7 @@ class Ours:
 def measure(envs: int, turns: int, updates: int, names: list[str]) -> dict[str, dict[str, float]]:
     """Let all take turns; returns the median seconds an update, in all and by stage."""
     ways: dict[str, Way] = {"rsl_rl's runner": Runner(envs)}
-    ways |= {name: Ours(envs, WAYS[name]) for name in names}
+    ways |= {name: Ours(envs, name) for name in names}
     found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
     for turn in range(turns + 1):
         for name, way in ways.items():
