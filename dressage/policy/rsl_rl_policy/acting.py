@@ -77,13 +77,13 @@ def answer(
     reward = _answered(env_ret, "last_reward", pending).to(device)
     terminated = _answered(env_ret, "last_terminated", pending).to(device).bool()
     truncated = _answered(env_ret, "last_truncated", pending).to(device).bool()
-    complete = replace(pending, reward=reward, terminated=terminated, truncated=truncated)
+    fields: dict[str, Any] = {"reward": reward, "terminated": terminated, "truncated": truncated}
     if pending.value is not None:
-        complete = _with_bootstrap(algorithm, env_ret, complete, rule)
+        fields |= _bootstrap(algorithm, env_ret, pending.value, terminated, truncated, rule)
     dones = terminated | truncated
     for name in models:
         getattr(algorithm, name).reset(dones)
-    return complete
+    return replace(pending, **fields)
 
 
 def hidden_state(algorithm: Algorithm, models: tuple[str, str]) -> dict[str, Tensor]:
@@ -135,26 +135,30 @@ def _answered(env_ret: EnvRet, field: str, pending: PolicyResponse) -> Tensor:
     return tensor
 
 
-def _with_bootstrap(
-    algorithm: Algorithm, env_ret: EnvRet, step: PolicyResponse, rule: TimeOutRule
-) -> PolicyResponse:
-    truncated: Any = step.truncated
-    terminated: Any = step.terminated
+def _bootstrap(
+    algorithm: Algorithm,
+    env_ret: EnvRet,
+    before: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    rule: TimeOutRule,
+) -> dict[str, Any]:
+    """Return a transition's fields that say what follows time limits; `before` is the value before the step."""
+    value = torch.zeros_like(truncated, dtype=torch.float32)
     if not bool(truncated.any()):
-        return replace(step, bootstrap_value=torch.zeros_like(truncated, dtype=torch.float32))
+        return {"bootstrap_value": value}
     if rule == "rsl_rl" or env_ret.final_observation is None:
         # rsl_rl's rule: the value before the step stands for the value after it.
-        value = torch.squeeze(step.value * truncated.unsqueeze(1), 1)
-        return replace(step, bootstrap_value=value, bootstrap_rule="rsl_rl")
+        value = torch.squeeze(before * truncated.unsqueeze(1), 1)
+        return {"bootstrap_value": value, "bootstrap_rule": "rsl_rl"}
     rows = (truncated & ~terminated).nonzero().squeeze(1)
-    seen = as_groups(env_ret.final_observation, str(truncated.device))
-    value = torch.zeros_like(truncated, dtype=torch.float32)
     if len(rows) == 0:
-        return replace(step, bootstrap_value=value, bootstrap_rule="final_observation")
+        return {"bootstrap_value": value, "bootstrap_rule": "final_observation"}
+    seen = as_groups(env_ret.final_observation, str(truncated.device))
     found, used = _final_values(algorithm.critic, seen, rows)
     value[rows] = found
     final = {"rows": rows} | {f"observation/{name}": tensor for name, tensor in seen[rows].items()} | used
-    return replace(step, bootstrap_value=value, bootstrap_rule="final_observation", final=final)
+    return {"bootstrap_value": value, "bootstrap_rule": "final_observation", "final": final}
 
 
 def _final_values(critic: Algorithm, seen: TensorDict, rows: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

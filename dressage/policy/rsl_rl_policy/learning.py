@@ -4,6 +4,7 @@ The steps are replayed into `process_env_step` and `compute_returns`, so intrins
 whatever a derived algorithm adds happen as they do in rsl_rl's runner.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +55,8 @@ def fill(algorithm: Algorithm, models: tuple[str, str], steps: Tensors, last: Te
     for name in models:
         getattr(algorithm, name).reset()
     intrinsic = []
-    for step in range(rewards.shape[0]):
-        _load_transition(algorithm, models, steps, step, observations[step])
+    for step, held in enumerate(_transitions(models, steps)):
+        vars(algorithm.transition).update(held, observations=observations[step])
         extras = {"time_outs": by_rule[step]}
         algorithm.process_env_step(observations[step + 1], rewards[step], dones[step], extras)
         intrinsic.append(getattr(algorithm, "intrinsic_rewards", None))
@@ -101,25 +102,29 @@ def time_outs(steps: Tensors) -> tuple[Tensor, Tensor]:
     return by_final & ~steps["terminated"], truncated & ~by_final
 
 
-def _load_transition(
-    algorithm: Algorithm, models: tuple[str, str], steps: Tensors, step: int, observation: TensorDict
-) -> None:
-    transition = algorithm.transition
-    transition.observations = observation
-    transition.actions = steps["action"][step]
+def _transitions(models: tuple[str, str], steps: Tensors) -> Iterator[dict[str, Any]]:
+    """Yield what rsl_rl's transition holds besides observation, reward and end, one step after another."""
+    actions = steps["action"].unbind(0)
     if "extras/privileged_action" in steps:
-        transition.privileged_actions = steps["extras/privileged_action"][step]
+        for action, privileged in zip(actions, steps["extras/privileged_action"].unbind(0), strict=True):
+            yield {"actions": action, "privileged_actions": privileged}
         return
     missing = sorted({"value", "log_prob", "distribution/0"} - steps.keys())
     if missing:
         raise RolloutError(f"The data lack {', '.join(missing)}; an EVAL policy's postprocess gives them.")
-    transition.values = steps["value"][step]
-    transition.actions_log_prob = steps["log_prob"][step]
-    transition.distribution_params = tuple(part[step] for part in numbered(steps, "distribution"))
+    values, log_probs = steps["value"].unbind(0), steps["log_prob"].unbind(0)
+    params = tuple(zip(*(part.unbind(0) for part in numbered(steps, "distribution")), strict=True))
     states = [numbered(steps, f"hidden_state/{name}") for name in models]
-    transition.hidden_states = tuple(
-        join_parts(tuple(_layers_first(p[step]) for p in parts)) for parts in states
-    )
+    for step, action in enumerate(actions):
+        yield {
+            "actions": action,
+            "values": values[step],
+            "actions_log_prob": log_probs[step],
+            "distribution_params": params[step],
+            "hidden_states": tuple(
+                join_parts(tuple(_layers_first(p[step]) for p in parts)) for parts in states
+            ),
+        }
 
 
 def _compute_returns(algorithm: Algorithm, last: Tensors, observation: TensorDict) -> None:
