@@ -143,7 +143,7 @@ def _bootstrap(
     truncated: Tensor,
     rule: TimeOutRule,
 ) -> dict[str, Any]:
-    """Return a transition's fields that say what follows time limits; `before` is the value before the step."""
+    """Return a transition's fields on what follows time limits; `before` is the value before the step."""
     value = torch.zeros_like(truncated, dtype=torch.float32)
     if not bool(truncated.any()):
         return {"bootstrap_value": value}
