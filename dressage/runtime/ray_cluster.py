@@ -38,7 +38,7 @@ class Cluster:
             "namespace": f"dressage-{uuid.uuid4().hex}",
         }
         if address == LOCAL:
-            ray.init(address=LOCAL, num_cpus=max(workers, len(os.sched_getaffinity(0))), **quiet)
+            ray.init(address=LOCAL, num_cpus=max(workers, os.cpu_count() or 1), **quiet)
             self._guard = _start_guard()
             return
         try:
