@@ -80,9 +80,23 @@ def resident_mib() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
-def left_over(pids: set[int]) -> list[int]:
-    """Return those of the processes that are still there."""
-    return [pid for pid in sorted(pids) if Path(f"/proc/{pid}").exists()]
+def left_over(pids: set[int], patience: float = 30.0) -> list[int]:
+    """Return those of the processes that are still there, zombies aside, after some seconds at most."""
+    deadline = time.monotonic() + patience
+    there = [pid for pid in sorted(pids) if is_there(pid)]
+    while there and time.monotonic() < deadline:
+        time.sleep(0.5)
+        there = [pid for pid in there if is_there(pid)]
+    return there
+
+
+def is_there(pid: int) -> bool:
+    """Whether there is such a process and it has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def main() -> None:
@@ -115,14 +129,14 @@ def main() -> None:
         report = engine.run(10**9, soak.after_update)
         counters = engine.counters
         soak.seen |= set(engine.worker_pids)
-    time.sleep(1.0)
+    rest = left_over(soak.seen)
     checks = {
         "every update: collected == used + dropped": soak.uneven == 0,
         "at the end: collected == used + dropped": counters.collected_steps
         == counters.used_steps + counters.dropped_steps,
         "every kill was survived": counters.lost_workers >= soak.kills - 1,
         f"memory grew by {soak.growth():.1f} MiB after {given.settle:g} s": soak.growth() <= given.tolerance,
-        f"left over of {len(soak.seen)} processes: {left_over(soak.seen)}": not left_over(soak.seen),
+        f"left over of {len(soak.seen)} processes: {rest}": not rest,
     }
     print(f"\n{report.updates} updates, {counters}")
     for text, holds in checks.items():

@@ -46,10 +46,8 @@ class Printer:
         """Print one row."""
         if row["kind"] == "event":
             print(row["event"])
-        elif row["updates"] % 10 == 0:
-            print(
-                f"{row['updates']:5} updates, return {row.get('rollout/episode_return', float('nan')):8.1f}"
-            )
+        elif row["rollout/episodes"]:  # those of a pendulum end together, every 200 steps
+            print(f"{row['updates']:5} updates, return {row['rollout/episode_return']:8.1f}")
 
 
 def main(arguments: list[str] | None = None) -> None:
