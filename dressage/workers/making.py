@@ -62,8 +62,8 @@ def make_workers(
         num_workers: How many processes share the copies out among themselves; 0 steps them in this one. With
             any, `make_env` must be something that pickle can send: a function or class at the top of a
             module, a task, or a task name.
-        timeout: Seconds that a worker may take to make its copies, to reset or to step them; what runs in
-            this process is not timed.
+        timeout: Seconds that a worker may take to reset or step its copies; making them may take as long, and
+            two minutes in any case. What runs in this process is not timed.
 
     Raises:
         ConfigError: If a number is out of range, the task name is unknown, or `make_env` can't be sent.

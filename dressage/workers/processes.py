@@ -29,6 +29,9 @@ ONE_THREAD = {
 }
 """What keeps numerical libraries from starting a thread for every core in every worker."""
 
+LONGEST_IMPORT = 120.0
+"""Seconds that a worker has at least for its imports and for making its copies."""
+
 PATIENCE = 2.0
 """Seconds that a worker has to end when it is told to, before it is killed."""
 
@@ -41,7 +44,7 @@ class ProcessStepper:
         copies: How many copies.
         layout: How they lie in arrays.
         workers: How many processes.
-        timeout: Seconds that a worker may take to start, reset or step.
+        timeout: Seconds that a worker may take to reset or step, and to start if more than two minutes.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class ProcessStepper:
         self._doing = "starting"
         try:
             self._start(context, (maker, layout, shared, copies))
-            self._wait()
+            self._wait(max(timeout, LONGEST_IMPORT))
         except BaseException:
             self.close()
             raise
@@ -95,8 +98,11 @@ class ProcessStepper:
             except OSError as error:
                 raise worker.lost(doing) from error
 
-    def _wait(self) -> None:
+    def _wait(self, timeout: float | None = None) -> None:
         """Wait until every worker has answered.
+
+        Args:
+            timeout: Seconds; by default those of a step.
 
         Raises:
             WorkerLostError: If one ends or gives no answer in time.
@@ -105,11 +111,12 @@ class ProcessStepper:
         poll = select.poll()
         for descriptor in waiting:
             poll.register(descriptor, select.POLLIN)
-        deadline = time.monotonic() + self._timeout
+        seconds = self._timeout if timeout is None else timeout
+        deadline = time.monotonic() + seconds
         while waiting:
             ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
             if not ready:
-                raise next(iter(waiting.values())).late(self._doing, self._timeout)
+                raise next(iter(waiting.values())).late(self._doing, seconds)
             for descriptor, _ in ready:
                 poll.unregister(descriptor)
                 waiting.pop(descriptor).take_answer(self._doing)
