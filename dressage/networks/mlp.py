@@ -14,6 +14,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array, lax
 
+from dressage.networks.orthogonal import orthogonal
+
 Initializer = jax.nn.initializers.Initializer
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -34,7 +36,7 @@ KERNEL_INITS: dict[str, Callable[[float], Initializer]] = {
     "kaiming_normal": lambda gain: nn.initializers.variance_scaling(
         2.0 * gain**2, "fan_in", "truncated_normal"
     ),
-    "orthogonal": lambda gain: nn.initializers.orthogonal(gain),
+    "orthogonal": orthogonal,
 }
 
 HIDDEN_GAINS = {"orthogonal": math.sqrt(2.0)}

@@ -9,6 +9,7 @@ from jax import Array
 
 from dressage.networks.actor_critic import POLICY_GAIN, PolicyOutputs
 from dressage.networks.mlp import ACTIVATIONS, HIDDEN_GAINS, KERNEL_INITS
+from dressage.networks.orthogonal import orthogonal
 
 Memory: TypeAlias = tuple[Array, Array]
 """What actor and critic remember, `[..., units]` each."""
@@ -43,7 +44,7 @@ class RecurrentTower(nn.Module):
             nn.Dense(size, kernel_init=hidden, name=f"Dense_{i}")
             for i, size in enumerate(self.hidden_sizes[:-1])
         ]
-        self.cell = nn.GRUCell(self.hidden_sizes[-1])
+        self.cell = nn.GRUCell(self.hidden_sizes[-1], recurrent_kernel_init=orthogonal(1.0))
         self.head = nn.Dense(self.output_size, kernel_init=make_init(self.output_gain))
 
     def __call__(self, memory: Array, observations: Array) -> tuple[Array, Array]:
