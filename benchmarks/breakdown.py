@@ -25,9 +25,10 @@ from rows import ROWS
 
 from dressage import envs, ppo
 from dressage.learning import scan_driver
+from dressage.learning.batches import Batch
 from dressage.learning.flat_parameters import ravel_parameters
 from dressage.learning.minibatches import Packing, minibatch_indices
-from dressage.learning.proximal import Batch, Optimisation, ProximalLearner
+from dressage.learning.proximal import Optimisation, ProximalLearner
 from dressage.learning.records import AgentState, Experience
 from dressage.learning.targets import advantage_targets
 from dressage.learning.values import following_values, rollout_values

@@ -14,6 +14,7 @@ from jax import Array
 
 from dressage.equations.returns import centre_advantages
 from dressage.equations.trust_region import StepCase
+from dressage.learning.batches import Batch, explained_variance
 from dressage.learning.constraint import (
     COST_KEY,
     Constraint,
@@ -44,7 +45,7 @@ from dressage.learning.policy_step import (
     improve_policy,
     sample_weights,
 )
-from dressage.learning.proximal import Batch, Metrics, ProximalLearner, explained_variance
+from dressage.learning.proximal import Metrics, ProximalLearner
 from dressage.learning.records import AgentState, Experience, Observed, Outcome
 from dressage.learning.shuffle import permutation
 from dressage.networks import ActorCritic, Critic, Memory, PolicyOutputs

@@ -17,6 +17,16 @@ from jax import Array, lax
 from dressage.equations.schedules import adapt_learning_rate, linear_decay
 from dressage.equations.statistics import RunningMoments
 from dressage.equations.surrogate import approx_kl, clipped_surrogate, clipped_value_loss
+from dressage.learning.batches import (
+    Batch,
+    any_sample,
+    blank_invalid,
+    explained_variance,
+    flat_samples,
+    mean,
+    sample_weights,
+    share_of_part,
+)
 from dressage.learning.flat_parameters import OPTIMIZER, ravel_parameters, step_adam
 from dressage.learning.forward import (
     Network,
@@ -79,24 +89,6 @@ class Hyperparameters(struct.PyTreeNode):
     max_grad_norm: Array
     target_kl: Array | None = None
     adaptive_kl: Array | None = None
-
-
-class Batch(struct.PyTreeNode):
-    """Samples as the losses take them: all `[N, ...]`, or `[S, L, ...]` sequences of a recurrent network.
-
-    `memory` is `[S, units]`, what the network remembers before each sequence.
-    """
-
-    features: Array
-    action_mask: Array | None
-    actions: Any
-    log_probs: Array
-    advantages: Array
-    returns: Array
-    values: Array
-    valid: Array | None
-    memory: Memory | None = None
-    restarts: Array | None = None
 
 
 class Optimisation(NamedTuple):
@@ -255,12 +247,12 @@ class ProximalLearner(struct.PyTreeNode):
         if memory is None:
             flat = jax.tree.map(lambda leaf: leaf.reshape(steps * copies, *leaf.shape[2:]), batch)
             chosen = flat if rows is None else jax.tree.map(lambda leaf: leaf[rows], flat)
-            return _blank_invalid(chosen)
+            return blank_invalid(chosen)
         sequences = Sequences.of(steps, copies, self.minibatches, rows)
         valid = jnp.ones((steps, copies), bool) if batch.valid is None else batch.valid
         restarts = sequences.restarts(outcome.episode_ends, outcome.valid)
         arranged: Batch = sequences.arrange(batch.replace(valid=valid))
-        return _blank_invalid(arranged).replace(memory=sequences.first(memory), restarts=restarts)
+        return blank_invalid(arranged).replace(memory=sequences.first(memory), restarts=restarts)
 
     def improve(
         self, state: AgentState, after: AgentState, batch: Batch, key: Array
@@ -325,15 +317,15 @@ class ProximalLearner(struct.PyTreeNode):
         def apply_minibatch(
             carry: Optimisation, row: tuple[Array, Array | None]
         ) -> tuple[Optimisation, Metrics]:
-            occupied = _occupied(batch.valid, row)
-            share = _share(batch.valid, row, parts)
+            occupied = any_sample(batch.valid, row)
+            share = share_of_part(batch.valid, row, parts)
             slope = partial(self._gradient, packing, packed, unravel, carry.params, share)
             gradient, metrics = average_over_parts(slope, row, parts)
             return self._apply_gradient(carry, gradient, state.learning_rate, metrics, occupied)
 
         end, metrics = lax.scan(apply_minibatch, start, (indices, weights))
         occupied = metrics.pop("occupied", None)
-        return end, jax.tree.map(lambda leaf: _mean(leaf, occupied), metrics)
+        return end, jax.tree.map(lambda leaf: mean(leaf, occupied), metrics)
 
     def _gradient(
         self,
@@ -346,7 +338,7 @@ class ProximalLearner(struct.PyTreeNode):
     ) -> tuple[Array, Metrics]:
         """Return the gradient of the loss over the rows of `packed` that `row` names, and its parts."""
         part: Batch = packing.unpack(packed[row[0]])
-        weight = _sample_weights(part.valid, row[1])
+        weight = sample_weights(part.valid, row[1])
         losses = jax.grad(lambda flat: self._loss(unravel(flat), part, weight, share), has_aux=True)
         found: tuple[Array, Metrics] = losses(params)
         return found
@@ -364,7 +356,7 @@ class ProximalLearner(struct.PyTreeNode):
         """
         outputs, values = evaluate_batch(self.network, params, batch.features, batch.memory, batch.restarts)
         if batch.memory is not None:
-            batch = _flat_samples(batch)
+            batch = flat_samples(batch)
         log_probs, entropies = self._log_probs_and_entropies(outputs, batch)
         clip_eps = self.hyper.clip_eps
         if self.clip_value_loss:
@@ -376,7 +368,7 @@ class ProximalLearner(struct.PyTreeNode):
         left_interval = (jnp.abs(jnp.exp(drift) - 1) > clip_eps).astype(jnp.float32)
         # One mean over all: at a hundred samples a minibatch a reduction costs more to start than to do.
         terms = jnp.stack([objectives, value_losses, entropies, approx_kl(drift, 0.0), left_interval])
-        objective, value_loss, entropy, kl, clip_fraction = _mean(terms, weight, axis=-1, count=count)
+        objective, value_loss, entropy, kl, clip_fraction = mean(terms, weight, axis=-1, count=count)
         policy_loss = -objective
         total = policy_loss + self.hyper.value_coef * value_loss - self.hyper.entropy_coef * entropy
         return total, {
@@ -438,67 +430,3 @@ class ProximalLearner(struct.PyTreeNode):
         return (
             linear_decay(steps, self.total_optimizer_steps, learning_rate) if self.anneal else learning_rate
         )
-
-
-def _blank_invalid(batch: Batch) -> Batch:
-    """Put zeros where no sample stands: a weight of 0 keeps NaN out of a loss, not out of its gradient."""
-    if batch.valid is None:
-        return batch
-    valid = batch.valid
-
-    def blank(leaf: Array) -> Array:
-        kept = valid.reshape(*valid.shape, *(1,) * (leaf.ndim - valid.ndim))
-        return jnp.where(kept, leaf, jnp.zeros_like(leaf))
-
-    blanked: Batch = jax.tree.map(blank, batch)
-    return blanked
-
-
-def _flat_samples(batch: Batch) -> Batch:
-    """Turn sequences `[S, L, ...]` into samples, when the network has seen them in order."""
-    samples = batch.replace(features=None, memory=None, restarts=None)
-    flat: Batch = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), samples)
-    return flat
-
-
-def _sample_weights(valid: Array | None, padding: Array | None) -> Array | None:
-    """Weigh rows by whether they are samples; `[N]`, or `[S * L]` for `valid` `[S, L]`."""
-    if valid is None:
-        return padding
-    weights = valid.astype(jnp.float32)
-    if padding is None:
-        return weights.ravel()
-    return (weights * padding.reshape(-1, *(1,) * (weights.ndim - 1))).ravel()
-
-
-def _occupied(valid: Array | None, row: tuple[Array, Array | None]) -> Array | None:
-    """Whether a minibatch holds a sample at all; None where every row is one."""
-    weights = None if valid is None else _sample_weights(valid[row[0]], row[1])
-    return None if weights is None else (weights > 0).any()
-
-
-def _share(valid: Array | None, row: tuple[Array, Array | None], parts: int) -> Array | None:
-    """Return what a part's sums are divided by so that the parts' average is the minibatch's mean.
-
-    None where a part's own mean does: in a minibatch that is whole, or whose rows all are samples.
-    """
-    weights = _sample_weights(None if valid is None else valid[row[0]], row[1])
-    return None if weights is None or parts == 1 else jnp.maximum(weights.sum(), 1.0) / parts
-
-
-def _mean(values: Array, weights: Array | None, axis: int | None = None, count: Array | None = None) -> Array:
-    """Mean over samples; rows of weight 0 are selected away, so that what stands in them cannot matter."""
-    if weights is None:
-        return values.mean(axis)
-    total = jnp.where(weights > 0, values, 0.0).sum(axis)
-    return total / (jnp.maximum(weights.sum(), 1.0) if count is None else count)
-
-
-def explained_variance(batch: Batch) -> Array:
-    """Share of the returns' variance that the critic foresaw: 1 is perfect, 0 no better than a constant."""
-    weights = None if batch.valid is None else batch.valid.astype(jnp.float32)
-    centre = _mean(batch.returns, weights)
-    error = batch.returns - batch.values
-    spread = _mean((batch.returns - centre) ** 2, weights)
-    residual = _mean((error - _mean(error, weights)) ** 2, weights)
-    return jnp.where(spread > 0, 1.0 - residual / jnp.maximum(spread, 1e-12), 0.0)
