@@ -31,7 +31,7 @@ class Sequences:
 
     @classmethod
     def of(cls, steps: int, copies: int, parts: int, rows: np.ndarray | None = None) -> "Sequences":
-        """Choose the longest length, up to `LONGEST`, that leaves at least `parts` sequences.
+        """Choose the longest length, up to `LONGEST`, that leaves at least `parts` sequences of a size.
 
         Args:
             steps: Steps of the rollout.
@@ -42,8 +42,11 @@ class Sequences:
         made = np.zeros(steps * copies, bool)
         made[slice(None) if rows is None else rows] = True
         wanted = min(parts, int(made.sum()))
-        for length in range(min(LONGEST, steps), 0, -1):
-            pieces = -(-steps // length)
+        for longest in range(min(LONGEST, steps), 0, -1):
+            pieces = -(-steps // longest)
+            length = -(
+                -steps // pieces
+            )  # As many pieces, but the last of them not much shorter than the rest.
             padded = np.pad(made.reshape(steps, copies), ((0, pieces * length - steps), (0, 0)))
             held = padded.reshape(pieces, length, copies).any(1)
             if held.sum() >= wanted:
