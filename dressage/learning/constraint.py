@@ -75,6 +75,11 @@ class Constraint(struct.PyTreeNode):
     predictor: Any = None
     predictor_opt_state: Any = None
 
+    def restart(self) -> "Constraint":
+        """Forget the costs of open episodes, whose environments start anew."""
+        raw = None if self.raw_tracking is None else self.raw_tracking.restart()
+        return self.replace(tracking=self.tracking.restart(), raw_tracking=raw)
+
     @classmethod
     def start(cls, critic: Critic, key: Array, obs_dim: int, copies: int) -> "Constraint":
         """Draw the cost critic, and begin with no cost seen.

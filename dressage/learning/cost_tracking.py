@@ -76,10 +76,17 @@ class CostTracking(struct.PyTreeNode):
         outer = shape[:-1]
         return cls(none, jnp.zeros(outer), jnp.ones(outer), jnp.zeros(outer, bool))
 
+    def restart(self) -> "CostTracking":
+        """Forget the open episodes, whose environments start anew."""
+        none = jnp.zeros_like(self.episode.running_return)
+        return self.replace(episode=RunningEpisode(none, none.copy(), jnp.ones_like(none)))
+
     def update(
         self, costs: Array, episode_ends: Array, gamma: Array | float, valid: Array | None = None
     ) -> tuple["CostTracking", Array]:
-        """Add a rollout `[T, ..., B]`; rows that are no samples change nothing.
+        """Add a rollout `[T, ..., B]`; rows that are no samples add nothing.
+
+        An episode that ends in such a row, since its agent vanished, counts with what it had before.
 
         Returns:
             The trackers after, and the number of episodes finished, `[...]`.
@@ -89,12 +96,14 @@ class CostTracking(struct.PyTreeNode):
         def step(episode: RunningEpisode, row: tuple[Array, Array, Array]) -> tuple[RunningEpisode, Any]:
             cost, ended, real = row
             following, total, mass = track_step(episode, jnp.where(real, cost, 0.0), ended, gamma)
-            kept = RunningEpisode(*(jnp.where(real, a, b) for a, b in zip(following, episode, strict=True)))
-            return kept, (jnp.where(ended & real, total, 0.0), jnp.where(ended & real, mass, 0.0))
+            over = ended & (real | (episode.running_mass > 0))
+            total, mass = _where(real, (total, mass), episode[:2])
+            kept = _where(real, following, _where(ended, (0.0, 0.0, 1.0), episode))
+            return RunningEpisode(*kept), (*_where(over, (total, mass), (0.0, 0.0)), over)
 
-        episode, (returns, masses) = lax.scan(step, self.episode, (costs, episode_ends, counted))
+        episode, (returns, masses, ends) = lax.scan(step, self.episode, (costs, episode_ends, counted))
         axes = (0, costs.ndim - 1)
-        finished = (episode_ends & counted).sum(axes)
+        finished = ends.sum(axes)
         mean_return, mean_mass = returns.sum(axes) / finished, masses.sum(axes) / finished
         fresh = finished > 0
         after = CostTracking(
@@ -104,3 +113,7 @@ class CostTracking(struct.PyTreeNode):
             self.seen | fresh,
         )
         return after, finished
+
+
+def _where(condition: Array, chosen: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Array, ...]:
+    return tuple(jnp.where(condition, a, b) for a, b in zip(chosen, other, strict=True))

@@ -135,7 +135,8 @@ class HostCollector:
         observed = self._begin(self._env.reset(scan_driver.restart_key(state)), self._env.copies)
         environment = self._env.state()
         self._running = observed, environment
-        return state.replace(environment=environment, observed=observed)
+        agents = scan_driver.forget_open_episodes(state.agents)
+        return state.replace(agents=agents, environment=environment, observed=observed)
 
     def close(self) -> None:
         """Close the environments."""

@@ -59,7 +59,21 @@ def restart(env: GroupedEnv, groups: Groups, state: LearnerState) -> LearnerStat
     """Return the state with every copy at the start of a new episode."""
     environment, observed = env.reset(restart_key(state))
     observed = tuple(group.begin(seen, env.copies) for group, seen in zip(groups, observed, strict=True))
-    return state.replace(environment=environment, observed=observed)
+    agents = forget_open_episodes(state.agents)
+    return state.replace(agents=agents, environment=environment, observed=observed)
+
+
+def forget_open_episodes(agents: tuple[AgentState, ...]) -> tuple[AgentState, ...]:
+    """Start anew what agents sum over an episode."""
+
+    def one(agent: AgentState) -> AgentState:
+        sums, limit = agent.discounted_returns, agent.constraint
+        return agent.replace(
+            discounted_returns=None if sums is None else jnp.zeros_like(sums),
+            constraint=None if limit is None else limit.restart(),
+        )
+
+    return tuple(one(agent) for agent in agents)
 
 
 def restart_key(state: LearnerState) -> Array:
@@ -238,7 +252,9 @@ def rest(outcomes: tuple[Experience, ...], made: Array) -> tuple[Experience, ...
         valid = jnp.broadcast_to(made, outcome.rewards.shape)
         valid = valid if outcome.valid is None else outcome.valid & valid
         over = None if outcome.copy_ends is None else outcome.copy_ends & made
-        return row.replace(outcome=outcome.replace(valid=valid, copy_ends=over))
+        ends, terminated = outcome.episode_ends & made, outcome.terminated & made
+        flags = {"episode_ends": ends, "terminated": terminated, "copy_ends": over}
+        return row.replace(outcome=outcome.replace(valid=valid, **flags))
 
     return tuple(one(row) for row in outcomes)
 
