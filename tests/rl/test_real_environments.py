@@ -30,13 +30,6 @@ MODULES = [
     ("mpe2.simple_spread_v3", (), {"max_cycles": 10}, {}, 1),
     ("mpe2.simple_tag_v3", (), {"max_cycles": 10}, {"share_parameters": True}, 2),
     ("mpe2.simple_speaker_listener_v4", (), {"max_cycles": 10}, {}, 2),
-    (
-        "pettingzoo.butterfly.knights_archers_zombies_v11",
-        ("pymunk",),
-        {"max_cycles": 30, "max_zombies": 20, "spawn_rate": 3},
-        {"rollout_length": 32},
-        1,
-    ),
     ("pettingzoo.butterfly.cooperative_pong_v6", ("pygame",), {"max_cycles": 4}, SMALL_IMAGES, 1),
     ("pettingzoo.sisl.pursuit_v5", ("scipy",), {"max_cycles": 10}, {}, 1),
     ("pettingzoo.sisl.multiwalker_v9", ("Box2D", "pygame"), {"max_cycles": 20}, {"recurrent": True}, 1),
@@ -83,6 +76,20 @@ def test_an_environment_of_pettingzoo_trains(module, needs, made_with, options, 
     for episode in result.history:
         assert 0 < episode["length"] <= made_with["max_cycles"] + 1
         assert set(episode["agent_returns"]) == set(result.policies)
+
+
+def test_knights_and_archers_die_at_different_steps_and_train():
+    pytest.importorskip("pymunk")
+    rules = {"max_cycles": 60, "spawn_delay": 1, "max_zombies": 20, "line_death": True}
+
+    def make():
+        return parallel_env("pettingzoo.butterfly.knights_archers_zombies_v11", rules)
+
+    result = IPPO({**OPTIONS, "rollout_length": 64}).train(make, 256)
+    check(result, 2)
+    assert {episode["length"] for episode in result.history} == {60}
+    lives = [row["episode_length"] for rows in result.metrics.values() for row in rows]
+    assert min(lives) < 60 and max(lives) == 60
 
 
 @pytest.mark.parametrize(
