@@ -17,12 +17,25 @@ def evaluate(
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions instead of taking the most likely ones.")
     ] = False,
+    require_limits: Annotated[
+        bool,
+        typer.Option(
+            "--require-limits",
+            help="Judge each agent's cost limit, with sampled actions; fail unless every one is kept.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure the trained policy: mean return with its 95 % interval, by seed."""
     from dressage.cli.start_up import start_jax
 
     start_jax()
+    if require_limits:
+        from dressage.cli.limit_verdicts import judge_run, show_verdicts
+
+        if not show_verdicts(judge_run(run, episodes, seed), as_json=as_json):
+            raise typer.Exit(1)
+        return
     from dressage.cli.measure import measure_run, show_measure
 
     show_measure(measure_run(run, episodes, seed, stochastic=stochastic), as_json=as_json)

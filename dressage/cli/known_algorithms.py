@@ -3,7 +3,13 @@
 from typing import Any
 
 from dressage.cli.algorithm import Algorithm
-from dressage.cli.many_agents import ManyAgentsIPPO, ManyAgentsParameterizedIPPO
+from dressage.cli.many_agents import (
+    ManyAgentsCPO,
+    ManyAgentsICPO,
+    ManyAgentsIPPO,
+    ManyAgentsLagrangian,
+    ManyAgentsParameterizedIPPO,
+)
 from dressage.cli.rsl_rl import RslRl
 from dressage.cli.single_agent_ppo import SingleAgentPPO
 from dressage.cli.task_names import AnyTask, TaskKind, task_kind
@@ -14,6 +20,9 @@ ALGORITHMS: tuple[Algorithm[Any], ...] = (
     SingleAgentPPO(),
     ManyAgentsIPPO(),
     ManyAgentsParameterizedIPPO(),
+    ManyAgentsLagrangian(),
+    ManyAgentsCPO(),
+    ManyAgentsICPO(),
     RslRl(),
 )
 """The first that trains a kind of task is that kind's default."""

@@ -10,14 +10,18 @@ from dressage.cli.algorithm import Algorithm, Trainable
 from dressage.cli.presets import IPPO_PRESETS
 from dressage.cli.task_names import AnyTask, TaskKind, environment_of
 from dressage.config import Option
+from dressage.errors import ConfigError
 from dressage.learning.policy_graph import Deployable
 from dressage.reporting.agent_film import film_agents
 from dressage.reporting.filming import Pictures
 from dressage.reporting.rollouts import Episodes
 from dressage.rl import algorithm
+from dressage.rl.icpo import CPO, ICPO
 from dressage.rl.ippo import IPPO
+from dressage.rl.ippo_lag import IPPO_Lagrangian
 from dressage.rl.parameterized_ippo import ParameterizedIPPO
 from dressage.rl.policy_set import PolicySet
+from dressage.rl.safety import SafetyReport, judge_limits
 from dressage.rl.trainer import MultiAgentTrainer, play_policies
 
 RUN_OPTIONS = (
@@ -51,7 +55,7 @@ class ManyAgents(Algorithm[PolicySet]):
             option.name: option.check(given.get(option.name, option.default), self.title)
             for option in RUN_OPTIONS
         }
-        return resolved | _flat(checked)
+        return resolved | _flat(checked, {option.name for option in self.learner.OPTIONS})
 
     def make_run(
         self, task: AnyTask, options: Mapping[str, Any], seeds: tuple[int, ...]
@@ -91,6 +95,20 @@ class ManyAgents(Algorithm[PolicySet]):
             by_agent=returns if len(returns) > 1 else {},
         )
 
+    def judge(self, task: AnyTask, policy: PolicySet, episodes: int, seed: int) -> SafetyReport:
+        """Play episodes with sampled actions and judge every agent's limit.
+
+        Raises:
+            ConfigError: If the policies were trained without one.
+        """
+        limit = policy.config.get("cost_limit")
+        if limit is None:
+            raise ConfigError(f"{self.title} trains without a cost limit, so there is none to require.")
+        named = play_policies(
+            self.learner(policy.config), environment_of(task), policy, episodes, seed, stochastic=True
+        )
+        return judge_limits(named, limit, self.title)
+
     def film(self, task_name: str, policy: PolicySet, seed: int, episodes: int) -> Pictures:
         """Film an episode; see `Algorithm.film`."""
         return film_agents(task_name, policy, seed, episodes)
@@ -121,10 +139,43 @@ class ManyAgentsParameterizedIPPO(ManyAgents):
     learner = ParameterizedIPPO
 
 
-def _flat(nested: Mapping[str, Any]) -> dict[str, Any]:
-    """Write nested options with dots."""
+class ManyAgentsLagrangian(ManyAgents):
+    """IPPO_Lagrangian."""
+
+    name: ClassVar[str] = "ippo-lagrangian"
+    title: ClassVar[str] = "IPPO_Lagrangian"
+    help: ClassVar[str] = "IPPO that keeps a cost limit by a price on cost; needs --set cost_limit=..."
+    options: ClassVar[tuple[Option, ...]] = (*RUN_OPTIONS, *IPPO_Lagrangian.OPTIONS)
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    learner = IPPO_Lagrangian
+
+
+class ManyAgentsCPO(ManyAgents):
+    """CPO."""
+
+    name: ClassVar[str] = "cpo"
+    title: ClassVar[str] = "CPO"
+    help: ClassVar[str] = "Trust-region steps that keep a cost limit; needs --set cost_limit=..."
+    options: ClassVar[tuple[Option, ...]] = (*RUN_OPTIONS, *CPO.OPTIONS)
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    learner = CPO
+
+
+class ManyAgentsICPO(ManyAgents):
+    """ICPO."""
+
+    name: ClassVar[str] = "icpo"
+    title: ClassVar[str] = "ICPO"
+    help: ClassVar[str] = "CPO with costs that a predictor of failures brings forward."
+    options: ClassVar[tuple[Option, ...]] = (*RUN_OPTIONS, *ICPO.OPTIONS)
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    learner = ICPO
+
+
+def _flat(nested: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    """Write nested options with dots; a mapping that is an option's own value stays one."""
     flat: dict[str, Any] = {}
     for name, value in nested.items():
-        inner = {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, Mapping) else {}
-        flat |= inner or {name: value}
+        is_nest = isinstance(value, Mapping) and name not in names
+        flat |= {f"{name}.{key}": item for key, item in value.items()} if is_nest else {name: value}
     return flat

@@ -77,7 +77,7 @@ class HostCollector:
         """Reset the environments and draw parameters, with the compiled driver's keys."""
         keys = jax.random.split(jax.random.key(seed), 2 + len(self._groups))
         observed = self._env.reset(keys[1])
-        begin = jax.jit(scan_driver.start, static_argnums=1)
+        begin = jax.jit(scan_driver.start, static_argnums=1, compiler_options=compiler_options())
         state: LearnerState = begin(self._groups, self._env.copies, (), observed, keys[0], keys[2:])
         # Not through the compiled program, which would round what NumPy holds in 64 bits.
         state = state.replace(environment=self._env.state())

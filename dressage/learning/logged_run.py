@@ -276,7 +276,7 @@ def _programs(samples: int) -> Programs:
     """Return the functions for minibatches of so many samples."""
     compiled = partial(jax.jit, compiler_options=compiler_options(samples))
     return Programs(
-        init=jax.jit(_init, static_argnums=(0, 1)),
+        init=jax.jit(_init, static_argnums=(0, 1), compiler_options=compiler_options()),
         advance=compiled(_advance, static_argnums=(0, 1, 2, 3), donate_argnums=5),
         finish=compiled(_finish, static_argnums=(0, 1, 2, 3), donate_argnums=5),
         evaluate=compiled(_evaluate, static_argnums=(0, 1, 2, 3)),

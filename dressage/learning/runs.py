@@ -75,7 +75,7 @@ class CompiledRun:
         if len(seeds) > 1:
             begin = jax.vmap(begin, in_axes=(None, 0))
             advance = jax.vmap(advance, in_axes=(None, 0, None))
-        self._init = jax.jit(begin)
+        self._init = jax.jit(begin, compiler_options=compiler_options())
         samples = scan_driver.minibatch_size(groups, steps, env.copies, len(seeds))
         self._advance = jax.jit(advance, donate_argnums=1, compiler_options=compiler_options(samples))
         self._evaluate = None if eval_env is None else self._compile_evaluation(eval_env, max_steps)

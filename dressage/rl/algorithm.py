@@ -82,8 +82,8 @@ class Algorithm(abc.ABC):
         An environment step gives each network one sample, one that agents share as many as they are.
         """
 
-    def watch(self, agent: str, metrics: dict[str, float]) -> None:  # noqa: B027 (most learners are silent)
-        """Look at an agent's metrics of one update, to warn of what the user should know of."""
+    def watch(self, metrics: dict[str, dict[str, float]]) -> None:  # noqa: B027 (most learners are silent)
+        """Look at every agent's metrics of one update, to warn of what the user should know of."""
 
     def train(
         self,

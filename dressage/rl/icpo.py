@@ -167,9 +167,14 @@ class ICPO(Algorithm):
         """Return how often `timesteps` steps over `copies` copies apply the optimiser of each critic."""
         return proximal_steps(self.config, timesteps, copies)
 
-    def watch(self, agent: str, metrics: dict[str, float]) -> None:
+    def watch(self, metrics: dict[str, dict[str, float]]) -> None:
         """Warn, once an agent, where its line search keeps refusing every step."""
-        if metrics["rejections_in_a_row"] >= REJECTIONS_WORTH_A_WARNING and agent not in self._warned:
+        stuck = {
+            agent
+            for agent, numbers in metrics.items()
+            if numbers["rejections_in_a_row"] >= REJECTIONS_WORTH_A_WARNING
+        }
+        for agent in sorted(stuck - self._warned):
             self._warned.add(agent)
             warnings.warn(
                 f"{self.NAME}: the last {REJECTIONS_WORTH_A_WARNING} updates of agent {agent!r} moved no "

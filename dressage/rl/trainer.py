@@ -159,7 +159,9 @@ class MultiAgentTrainer:
             one = log if len(run.seeds) == 1 else jax.tree.map(lambda leaf, i=index: leaf[i], log)
             for update in range(count):
                 row = jax.tree.map(lambda leaf, u=update: leaf[u : u + 1], one)
-                rows.append(update_metrics(self._groups, row, self._prepared.has_costs))
+                metrics = update_metrics(self._groups, row, self._prepared.has_costs)
+                self.learner.watch(metrics)
+                rows.append(metrics)
 
 
 def play_policies(

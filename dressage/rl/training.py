@@ -62,7 +62,7 @@ class Owner(Protocol):
 
     config: dict[str, Any]
 
-    def watch(self, agent: str, metrics: dict[str, float]) -> None:
+    def watch(self, metrics: dict[str, dict[str, float]]) -> None:
         """Look at an agent's metrics of one update."""
         ...
 
@@ -200,8 +200,8 @@ class Training:
             before.updates + 1, before.steps + steps, before.episodes + len(episodes), tuple(starts)
         )
         metrics = update_metrics(self.groups, row, self.prepared.has_costs)
+        self.algorithm.watch(metrics)
         for agent, numbers in metrics.items():
-            self.algorithm.watch(agent, numbers)
             numbers |= {"update": float(progress.updates), "steps": float(progress.steps)}
             self.metrics[index][agent].append(numbers)
         self.history[index].extend(episodes)

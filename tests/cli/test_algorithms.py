@@ -30,7 +30,8 @@ def test_presets_name_shipped_tasks_and_legal_options(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
 def test_steps_and_evaluations_follow_from_the_options(algorithm):
-    options = algorithm.resolve({algorithm.steps_option: 4096})
+    needed = {"cost_limit": 1.0} if "cost_limit" in {option.name for option in algorithm.options} else {}
+    options = algorithm.resolve({algorithm.steps_option: 4096, **needed})
     assert options[algorithm.steps_option] == 4096
     after = algorithm.updates_at_evaluations(options)
     assert list(after) == sorted(set(after))

@@ -121,7 +121,7 @@ def test_ten_refused_line_searches_in_a_row_are_told_once():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for count in range(13):
-            learner.watch("a", {"rejections_in_a_row": float(count)})
+            learner.watch({"a": {"rejections_in_a_row": float(count)}})
     assert len(caught) == 1
     assert "the last 10 updates of agent 'a' moved no policy" in str(caught[0].message)
 
