@@ -62,8 +62,8 @@ def collect() -> tuple[Any, Any]:
     learner = LEARNERS["IPPO"]
     prepared = learner.prepare(env)
     groups = learner.make_groups(prepared, 0)
-    state = prepared.make_run(groups, (0,)).init()
     vector = ManyAgentsEnv(env, SIZES["num_envs"])
+    state = jax.block_until_ready(prepared.make_run(groups, (0,)).init())
     update = jax.jit(lambda state: scan_driver.update(vector, groups, SIZES["rollout_length"], state)[2])
     return env, jax.block_until_ready(update(state))
 

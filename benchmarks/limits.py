@@ -1,9 +1,9 @@
 """Hold the learners under a limit against exact optima, and shaped costs against plain ones.
 
 `solve_cmdp` gives the best return under each limit and its multiplier by linear programming. Every learner
-trains five seeds at once, then each seed's policy plays 1,000 episodes with sampled actions. A row gives means
-over the seeds: how much of the optimum was reached, whether the cost kept the limit to two standard errors of
-1,000 episodes, and what the multiplier was on average over the second half of training.
+trains five seeds at once, then each seed's policy plays 1,000 episodes with sampled actions. A row has means
+over the seeds: how much of the optimum was reached, whether the cost kept the limit to two standard errors
+of 1,000 episodes, and what the multiplier was on average over the second half of training.
 
 The second part trains CPO and ICPO on `crossing` at the same limit and counts the violations of training.
 
