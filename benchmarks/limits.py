@@ -23,9 +23,10 @@ from machine import conditions, save
 
 from dressage import envs
 from dressage.envs.suite import solve_cmdp
-from dressage.rl.algorithm import Algorithm, TrainEvent
+from dressage.rl.algorithm import Algorithm
 from dressage.rl.icpo import CPO, ICPO
 from dressage.rl.ippo_lag import IPPO_Lagrangian
+from dressage.rl.training import TrainEvent
 
 Record = dict[str, Any]
 Learner = type[Algorithm]
