@@ -1,10 +1,14 @@
 """Settings that all tests share. They stand before anything that could import JAX or Matplotlib."""
 
+import gc
 import os
+import sys
+from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["MPLBACKEND"] = "Agg"
 
+import pytest
 from hypothesis import settings
 
 # Compiling makes first examples slow, so there is no deadline; the same examples each time keep a
@@ -12,3 +16,21 @@ from hypothesis import settings
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile("repeatable")
+
+LARGEST = 2 << 30
+"""Bytes of memory beyond which a test process lets go of what JAX has compiled."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bounded_memory():
+    """Forget compiled programs between modules once they fill the memory; thousands of tests compile."""
+    yield
+    if "jax" in sys.modules and resident_bytes() > LARGEST:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
+
+
+def resident_bytes() -> int:
+    """Memory of this process where the system tells it, else 0."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.is_file() else 0
