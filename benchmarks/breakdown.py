@@ -191,7 +191,7 @@ def _gather(packed: Array, indices: Array) -> Array:
 def _gradients(learner: ProximalLearner, tree: Any, parameters: Array, minibatches: Batch) -> Array:  # noqa: ANN401
     """Compute every minibatch's gradient; each depends a little on the one before, as in training."""
     _, unravel = ravel_parameters(tree)
-    loss = jax.grad(lambda flat, batch: learner._loss(unravel(flat), batch, None)[0])  # noqa: SLF001
+    loss = jax.grad(lambda flat, batch: learner._loss(unravel(flat), batch, None, None)[0])  # noqa: SLF001
     step = lambda flat, batch: (flat - 1e-6 * loss(flat, batch), None)  # noqa: E731
     return lax.scan(step, parameters, minibatches)[0]
 

@@ -81,7 +81,7 @@ def test_GAMMA_and_GAE_LAMBDA_are_those_of_the_targets(diary_rollout, gamma, gae
     session, agent, rollout = diary_rollout
     learner = session.groups[0].learner
     hyper = learner.hyper.replace(gamma=jnp.float32(gamma), gae_lambda=jnp.float32(gae_lambda))
-    batch, _ = learner.replace(hyper=hyper)._batch(agent, experience_of(rollout))
+    batch, _ = learner.replace(hyper=hyper).prepare(agent, experience_of(rollout))
     outcome = rollout.outcome
     values = learner.network.apply(agent.params, rollout.observed.features, method="value")
     following = learner.network.apply(agent.params, outcome.final_features, method="value")
@@ -180,9 +180,9 @@ def test_NORMALIZE_ENV_keeps_statistics_of_all_observations_acted_on(diary, talk
 def test_NORMALIZE_ENV_standardises_by_the_statistics_before_the_rollout(diary):
     session, agent, rollout = collect(diary, Config(**SMALL | {"NORMALIZE_ENV": True}))
     learner, features = session.groups[0].learner, rollout.observed.features
-    first, after = learner._batch(agent, experience_of(rollout))
+    first, after = learner.prepare(agent, experience_of(rollout))
     np.testing.assert_allclose(np.reshape(first.features, features.shape), features, atol=1e-6)
-    second, _ = learner._batch(after, experience_of(rollout))
+    second, _ = learner.prepare(after, experience_of(rollout))
     rows = features.reshape(-1, 3).astype(np.float64)
     expected = (rows - rows.mean(0)) / np.sqrt(rows.var(0) + 1e-8)
     np.testing.assert_allclose(second.features, expected, rtol=1e-4, atol=1e-4)

@@ -57,7 +57,7 @@ def test_a_time_limit_bootstraps_from_the_final_observation_within_a_rollout(dia
     config = Config(**FRESH | {"GAMMA": 0.9, "GAE_LAMBDA": 0.0})
     session, agent, rollout = collect(diary, config, steps=24)
     learner, outcome = session.groups[0].learner, rollout.outcome
-    batch, _ = learner._batch(agent, experience_of(rollout))
+    batch, _ = learner.prepare(agent, experience_of(rollout))
     returns = np.reshape(batch.returns, outcome.rewards.shape)
     behind = np.asarray(learner.network.apply(agent.params, outcome.final_features, method="value"))
     limit = outcome.episode_ends & ~outcome.terminated
@@ -104,7 +104,7 @@ def test_stored_log_probabilities_are_of_the_action_before_squashing(diary):
     for squash in (True, False):
         session, agent, rollout = collect(diary, Config(**FRESH | {"SQUASH": squash}))
         learner = session.groups[0].learner
-        batch, _ = learner._batch(agent, experience_of(rollout))
+        batch, _ = learner.prepare(agent, experience_of(rollout))
         mean, log_std = rollout.policy_outputs
         expected = stats.norm.logpdf(rollout.actions, mean, np.exp(log_std)).sum(-1)
         np.testing.assert_allclose(
@@ -120,8 +120,8 @@ def test_the_update_starts_at_a_ratio_of_1(chunked, diary, normalize):
     learner = session.groups[0].learner
     outputs = learner.step_policy(agent, rollout.observed)[1]
     experience = experience_of(rollout).replace(policy_outputs=outputs)
-    batch, _ = learner._batch(agent, experience)
-    _, metrics = learner._loss(agent.params, batch, None)
+    batch, _ = learner.prepare(agent, experience)
+    _, metrics = learner._loss(agent.params, batch, None, None)
     assert float(metrics["approx_kl"]) == pytest.approx(0, abs=1e-9)
     assert float(metrics["clip_fraction"]) == 0
     assert float(metrics["policy_loss"]) == pytest.approx(
