@@ -201,7 +201,7 @@ def _optimise(
 ) -> Optimisation:
     metrics = {"loss": jnp.float32(0)}
     apply = learner._apply_gradient  # noqa: SLF001 (stage by stage)
-    step = lambda carry, gradient: (apply(carry, gradient, agent.learning_rate, metrics)[0], None)  # noqa: E731
+    step = lambda carry, gradient: (apply(carry, gradient, agent.learning_rate, metrics, None)[0], None)  # noqa: E731
     return lax.scan(step, start, gradients)[0]
 
 

@@ -83,7 +83,7 @@ def test_verify_passes_a_file_and_fails_a_changed_one(dressage, finished, tmp_pa
 def test_inspect_shows_what_goes_in_what_comes_out_and_what_was_achieved(dressage, finished):
     for name in ("policy.onnx", "policy.safetensors"):
         shown = words_of(dressage("inspect", finished[0] / "policy" / name))
-        assert f"{name} ppo on pendulum" in shown
+        assert f"{name}ppoonpendulum" in shown.replace(" ", "")  # a long path is broken anywhere
         assert "2 speed rad/s -8 to 8" in shown
         assert "0 torque N m -2 to 2" in shown
         assert "4,096 environment steps, seed 0" in shown
