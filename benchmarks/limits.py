@@ -119,13 +119,14 @@ def measure(problem: Problem, name: str, seeds: int) -> Record:
 def recovery(name: str, seeds: int) -> Record:
     """Learn until an episode costs 0.95 of at most 1, then go on under a limit of 0.2."""
     env = envs.make("budget_bandit", max_steps=1)
-    limit, steps = 0.2, 204_800
+    limit, steps = 0.2, 614_400
+    settings = SETTINGS[name] | {"anneal_learning_rate": False}  # A rate that ends at 0 ends recovery too.
     rows = []
     for seed in range(seeds):
-        loose = LEARNERS[name](SETTINGS[name] | {"cost_limit": 1.0}, seed=seed)
+        loose = LEARNERS[name](settings | {"cost_limit": 1.0}, seed=seed)
         before = loose.train(env, steps, callbacks=(_costs_much,))
         outside = loose.evaluate(env, EPISODES)["agent"]["costs"].mean()
-        held = LEARNERS[name](SETTINGS[name] | {"cost_limit": limit}, seed=seed)
+        held = LEARNERS[name](settings | {"cost_limit": limit}, seed=seed)
         held.train(env, steps, resume_from=before)
         rows.append((outside, held.evaluate(env, EPISODES)["agent"]["costs"].mean()))
     return {

@@ -9,7 +9,7 @@ from dressage.rl.icpo import CPO
 from dressage.rl.ippo_lag import IPPO_Lagrangian
 
 COMMON = {
-    "num_envs": 16,
+    "num_envs": 32,
     "rollout_length": 64,
     "gamma": 1.0,
     "cost_gamma": 1.0,
@@ -17,7 +17,7 @@ COMMON = {
     "network": {"hidden_sizes": [32, 32]},
 }
 LEARNERS = {
-    IPPO_Lagrangian: (COMMON | {"clip_value_loss": False}, "multiplier"),
+    IPPO_Lagrangian: (COMMON | {"clip_value_loss": False, "anneal_learning_rate": True}, "multiplier"),
     CPO: (COMMON, "cost_multiplier"),
 }
 
@@ -26,7 +26,7 @@ LEARNERS = {
 @pytest.mark.parametrize("kind", LEARNERS, ids=lambda kind: kind.NAME)
 @pytest.mark.parametrize(
     ("task", "options", "limit", "steps"),
-    [("budget_bandit", {}, 2.0, 153_600), ("shortcut_cmdp", {"slip": 0.1}, 1.0, 204_800)],
+    [("budget_bandit", {}, 2.0, 307_200), ("shortcut_cmdp", {"slip": 0.1}, 1.0, 614_400)],
 )
 def test_the_optimum_is_reached_and_the_limit_kept(kind, task, options, limit, steps):
     env = envs.make(task, **options)
