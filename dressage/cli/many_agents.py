@@ -46,6 +46,7 @@ class ManyAgents(Algorithm[PolicySet]):
 
     trains: ClassVar[TaskKind] = "multi"
     steps_option: ClassVar[str] = "total_timesteps"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     learner: ClassVar[type[algorithm.Algorithm]]
 
     def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,7 +136,6 @@ class ManyAgentsParameterizedIPPO(ManyAgents):
     title: ClassVar[str] = "ParameterizedIPPO"
     help: ClassVar[str] = "IPPO whose actions carry the parameters of a shield."
     options: ClassVar[tuple[Option, ...]] = (*RUN_OPTIONS, *ParameterizedIPPO.OPTIONS)
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     learner = ParameterizedIPPO
 
 
@@ -146,7 +146,6 @@ class ManyAgentsLagrangian(ManyAgents):
     title: ClassVar[str] = "IPPO_Lagrangian"
     help: ClassVar[str] = "IPPO that keeps a cost limit by a price on cost; needs --set cost_limit=..."
     options: ClassVar[tuple[Option, ...]] = (*RUN_OPTIONS, *IPPO_Lagrangian.OPTIONS)
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     learner = IPPO_Lagrangian
 
 
@@ -157,7 +156,6 @@ class ManyAgentsCPO(ManyAgents):
     title: ClassVar[str] = "CPO"
     help: ClassVar[str] = "Trust-region steps that keep a cost limit; needs --set cost_limit=..."
     options: ClassVar[tuple[Option, ...]] = (*RUN_OPTIONS, *CPO.OPTIONS)
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     learner = CPO
 
 
@@ -168,7 +166,6 @@ class ManyAgentsICPO(ManyAgents):
     title: ClassVar[str] = "ICPO"
     help: ClassVar[str] = "CPO with costs that a predictor of failures brings forward."
     options: ClassVar[tuple[Option, ...]] = (*RUN_OPTIONS, *ICPO.OPTIONS)
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     learner = ICPO
 
 
