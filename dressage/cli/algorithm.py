@@ -9,11 +9,13 @@ import numpy as np
 
 from dressage.cli.task_names import AnyTask, TaskKind
 from dressage.config import Option
+from dressage.envs import BaseEnv
 from dressage.errors import ConfigError
 from dressage.learning.checkpoints import Checkpoints
 from dressage.learning.policy_graph import Deployable
 from dressage.reporting.filming import Pictures
 from dressage.reporting.rollouts import Episodes
+from dressage.signals import Signals
 
 
 class SavablePolicy(Protocol):
@@ -162,6 +164,10 @@ class Algorithm(ABC, Generic[PolicyT]):
     def deployables(self, policy: PolicyT) -> Mapping[str, Deployable]:
         """Return the policies that can be exported, by agent; here none."""
         return {}
+
+    def signals(self, task: AnyTask, policy: PolicyT) -> Signals | None:  # noqa: ARG002 (some policies know)
+        """Name the numbers that a policy takes and gives; None where nobody knows them."""
+        return task.signals() if isinstance(task, BaseEnv) else None
 
     def options_of(self, policy: PolicyT) -> dict[str, Any]:
         """Return the options that a policy fixes for whoever goes on training it.

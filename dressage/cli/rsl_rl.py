@@ -10,12 +10,15 @@ from dressage.cli.algorithm import Algorithm, CheckpointStore, Trainable
 from dressage.cli.task_names import AnyTask, TaskKind
 from dressage.config import Option, check_names, whole_number
 from dressage.errors import ConfigError
+from dressage.learning.policy_graph import Deployable
+from dressage.learning.specs import AGENT
 from dressage.policy import PolicyConfig
 from dressage.policy.base_policy import ROLLOUT_MODES, TIME_OUT_RULES
 from dressage.policy.torch_envs.catalog import GENERAL, SHIPPED, TorchTask, check_installed, torch_task
 from dressage.reporting.filming import Pictures
 from dressage.reporting.rollouts import Episodes
 from dressage.runtime import OPTIONS as RUNTIME_OPTIONS
+from dressage.signals import Signals
 
 if TYPE_CHECKING:
     from dressage.cli.rsl_rl_runs import RowCollector
@@ -133,6 +136,14 @@ class RslRl(Algorithm["FinishedPolicy"]):
         from dressage.policy.rsl_rl_policy.finished import FinishedPolicy
 
         return FinishedPolicy.load(folder)
+
+    def deployables(self, policy: "FinishedPolicy") -> Mapping[str, Deployable]:
+        """Return the one policy; see `Algorithm.deployables`."""
+        return {AGENT: policy}
+
+    def signals(self, task: AnyTask, policy: "FinishedPolicy") -> Signals:
+        """Name the numbers as the task does, or else by observation group and place."""
+        return _torch(task).signals or policy.signals()
 
     def play(
         self, task: AnyTask, policy: "FinishedPolicy", episodes: int, seed: int, *, stochastic: bool

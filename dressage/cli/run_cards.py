@@ -6,17 +6,23 @@ from typing import Any
 import jax
 import numpy as np
 
-from dressage.cli.task_names import open_task
+from dressage.cli.task_names import AnyTask, open_task
 from dressage.envs import BaseEnv
-from dressage.envs import signals as environment
 from dressage.export import Card, Score, Signal
 from dressage.reporting.metric_rows import episode_returns, of_kind, read_rows
 from dressage.reporting.run_folder import RunFolder, RunRecord
 from dressage.reporting.seed_statistics import summarize_returns
+from dressage.signals import Signal as Named
+from dressage.signals import Signals
 
 
 def cards_of(
-    folder: RunFolder, record: RunRecord, index: int, agents: Sequence[str], steps: int | None
+    folder: RunFolder,
+    record: RunRecord,
+    index: int,
+    agents: Sequence[str],
+    steps: int | None,
+    named: Signals | None,
 ) -> dict[str, Card]:
     """Write the cards of the policies of one seed of a run, by agent.
 
@@ -26,9 +32,9 @@ def cards_of(
         index: Which of its seeds.
         agents: Whose policies they are.
         steps: Environment steps of their training.
+        named: The numbers of observation and action; None where nobody knows them.
     """
-    task = open_task(record.task)
-    observation, action, period = _signals(task) if isinstance(task, BaseEnv) else ((), (), None)
+    observation, action = _signals(open_task(record.task), named) if named else ((), ())
     return {
         agent: Card(
             task=record.task,
@@ -36,7 +42,7 @@ def cards_of(
             algorithm=record.algorithm,
             seed=record.seeds[index],
             training_steps=steps,
-            control_period_s=period,
+            control_period_s=named.control_period_s if named else None,
             observation=observation,
             action=action,
             returns=_last_score(folder, index),
@@ -57,17 +63,16 @@ def _last_score(folder: RunFolder, index: int) -> Score | None:
     return Score(summary.estimate, low, high, summary.deviation, summary.episodes)
 
 
-def _signals(task: BaseEnv) -> tuple[tuple[Signal, ...], tuple[Signal, ...], float | None]:
-    """Return the numbers of observation and action, with their bounds, and the control period."""
-    named = task.signals()
-    if named is None:
-        return (), (), None
+def _signals(task: AnyTask, named: Signals) -> tuple[tuple[Signal, ...], tuple[Signal, ...]]:
+    """Return the numbers of observation and action, with their bounds where the task has any."""
+    if not isinstance(task, BaseEnv):
+        return _bounded(named.observation, None), _bounded(named.action, None)
     state = task.reset(jax.random.key(0))[0]
     observation = _bounded(named.observation, task.observation_space(state))
-    return observation, _bounded(named.action, task.action_space(state)), named.control_period_s
+    return observation, _bounded(named.action, task.action_space(state))
 
 
-def _bounded(signals: Sequence[environment.Signal], space: Any) -> tuple[Signal, ...]:  # noqa: ANN401 (of either library)
+def _bounded(signals: Sequence[Named], space: Any) -> tuple[Signal, ...]:  # noqa: ANN401 (of either library)
     if not hasattr(space, "low"):
         return tuple(Signal(signal.name, signal.unit) for signal in signals)
     low, high = (np.broadcast_to(np.ravel(bound), len(signals)) for bound in (space.low, space.high))

@@ -9,6 +9,7 @@ from dressage.cli.known_algorithms import algorithm_named
 from dressage.cli.measure import load_policy
 from dressage.cli.run_cards import cards_of, one_of
 from dressage.cli.run_setup import Plan
+from dressage.cli.task_names import open_task
 from dressage.cli.training_loop import Outcome
 from dressage.errors import ConfigError, DressageError
 from dressage.export import Card, export_policies, export_policy
@@ -64,21 +65,24 @@ def export_from_run(
     if seed not in record.seeds:
         raise ConfigError(f"{run} has no seed {seed}. It has: {', '.join(map(str, record.seeds))}.")
     algorithm = algorithm_named(record.algorithm)
-    policies = _deployables(algorithm, load_policy(algorithm, folder, record, seed))
+    policy = load_policy(algorithm, folder, record, seed)
+    policies = _deployables(algorithm, policy)
     steps = read_summary(folder).get("steps_taken")
-    cards = cards_of(folder, record, record.seeds.index(seed), list(policies), steps)
+    named = algorithm.signals(open_task(record.task), policy)
+    cards = cards_of(folder, record, record.seeds.index(seed), list(policies), steps, named)
     place = folder.policy_of(seed, record.seeds)
     if len(policies) > 1 or output is None:
         return _write(policies, cards, output or place, file_format or ONNX)
-    agent, policy = one_of(policies)
-    return [export_policy(policy, output, format=file_format, card=cards[agent])]
+    agent, alone = one_of(policies)
+    return [export_policy(alone, output, format=file_format, card=cards[agent])]
 
 
 def _export_seed(folder: RunFolder, plan: Plan, outcome: Outcome, index: int, formats: Sequence[str]) -> None:
-    record = plan.record
-    policies = _deployables(plan.algorithm, plan.trainer.policy(outcome.state, index))
+    record, policy = plan.record, plan.trainer.policy(outcome.state, index)
+    policies = _deployables(plan.algorithm, policy)
     steps = plan.trainer.steps_done(outcome.state)
-    cards = cards_of(folder, record, index, list(policies), steps)
+    named = plan.algorithm.signals(open_task(record.task), policy)
+    cards = cards_of(folder, record, index, list(policies), steps, named)
     for chosen in formats:
         _write(policies, cards, folder.policy_of(record.seeds[index], record.seeds), chosen)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 import jax
 import jax.numpy as jnp
 
-from dressage.envs.signals import Signals
+from dressage.signals import Signals
 
 PyTree: TypeAlias = Any
 """Any nesting of tuples, dicts and registered dataclasses of arrays."""

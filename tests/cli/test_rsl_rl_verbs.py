@@ -12,6 +12,7 @@ pytest.importorskip("rsl_rl")
 from dressage.cli.rsl_rl import RslRl  # noqa: E402
 from dressage.cli.rsl_rl_runs import EngineCheckpoints  # noqa: E402
 from dressage.errors import CheckpointError, ConfigError  # noqa: E402
+from dressage.export import NumpyPolicy, OnnxPolicy, describe_file  # noqa: E402
 from dressage.policy.torch_envs.catalog import torch_task  # noqa: E402
 from tests.policy.rsl_rl_configs import distillation_config, ppo_config, recurrent_config  # noqa: E402
 
@@ -189,6 +190,61 @@ def test_the_policy_of_a_run_is_measured_and_filmed(finished_torch, dressage, tm
     assert measured.exit_code == 0 and json.loads(measured.output)["episodes"] == 3
     filmed = dressage("play", path, "-o", tmp_path / "film.gif")
     assert filmed.exit_code == 0 and (tmp_path / "film.gif").stat().st_size > 1000
+
+
+def test_a_run_exports_its_policy_with_a_filled_card(finished_torch):
+    pytest.importorskip("onnxruntime")
+    path, output = finished_torch
+    assert "export  safetensors and ONNX, both checked against the policy" in output
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    last = [row for row in rows if row["kind"] == "eval"][-1]
+    for name in ("policy.onnx", "policy.safetensors"):
+        card = describe_file(path / "policy" / name)["card"]
+        assert (card["task"], card["algorithm"], card["seed"]) == ("rsl:hopper", "rsl_rl", 0)
+        assert (card["training_steps"], card["control_period_s"]) == (4 * UPDATE, 0.02)
+        assert card["returns"]["estimate"] == pytest.approx(last["eval/return_mean"])
+        assert [signal["unit"] for signal in card["observation"]][:3] == ["m", "rad", "m/s"]
+        assert (len(card["observation"]), len(card["action"])) == (9, 2)
+
+
+def test_exported_files_act_as_the_checkpoint_does_in_rsl_rls_own_model(finished_torch):
+    pytest.importorskip("onnxruntime")
+    folder = finished_torch[0] / "policy"
+    weights = torch.load(folder / "model.pt", weights_only=True)["actor_state_dict"]
+    network = torch.nn.Sequential(
+        torch.nn.Linear(9, 16),
+        torch.nn.ELU(),
+        torch.nn.Linear(16, 16),
+        torch.nn.ELU(),
+        torch.nn.Linear(16, 2),
+    )
+    network.load_state_dict({name[4:]: value for name, value in weights.items() if name.startswith("mlp.")})
+    seen = torch.randn(32, 9, generator=torch.Generator().manual_seed(0))
+    mean, deviation = weights["obs_normalizer._mean"], weights["obs_normalizer._std"]
+    with torch.no_grad():
+        acted = network((seen - mean) / (deviation + 1e-2)).numpy()  # rsl_rl's eps
+    for runner in (OnnxPolicy(folder / "policy.onnx"), NumpyPolicy(folder / "policy.safetensors")):
+        np.testing.assert_allclose(runner.act(seen.numpy()), acted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_is_exported_verified_and_inspected_by_the_same_verbs(finished_torch, dressage, tmp_path):
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "hopper.onnx"
+    shown = dressage("export", finished_torch[0], "--output", path)
+    assert shown.exit_code == 0, shown.output
+    assert dressage("verify", path).exit_code == 0
+    card = " ".join(dressage("inspect", path).output.split())
+    assert "7 commanded speed m/s" in card and "control period 0.02 s" in card
+    assert path.read_bytes() == (finished_torch[0] / "policy" / "policy.onnx").read_bytes()
+
+
+def test_numbers_that_nobody_named_are_named_by_group_and_place(make_run):
+    run = make_run(task=f"rsl:python:{__name__}:counted_pendulums", evaluations=0)
+    policy = run.policy(run.init())
+    named = RslRl().signals(torch_task(f"rsl:python:{__name__}:counted_pendulums"), policy)
+    assert [signal.name for signal in named.observation] == ["policy[0]", "policy[1]", "policy[2]"]
+    assert [signal.name for signal in named.action] == ["action[0]"]
+    assert named.control_period_s == 0.05
 
 
 def test_a_finished_run_says_so_when_it_is_resumed(finished_torch, dressage):

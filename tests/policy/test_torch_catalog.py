@@ -30,6 +30,15 @@ def test_only_names_behind_the_prefix_are_torch_tasks():
 
 @needs_torch
 @pytest.mark.parametrize("task", SHIPPED.values(), ids=list(SHIPPED))
+def test_a_shipped_task_names_every_number_that_its_actor_takes_and_gives(task):
+    env = task.make(1, seed=0)
+    seen = sum(env.get_observations()[group].shape[1] for group in task.config["obs_groups"]["actor"])
+    assert (len(task.signals.observation), len(task.signals.action)) == (seen, env.num_actions)
+    assert task.signals.control_period_s == env.step_dt
+
+
+@needs_torch
+@pytest.mark.parametrize("task", SHIPPED.values(), ids=list(SHIPPED))
 def test_a_shipped_task_makes_its_copies_and_its_configuration_fits_them(task):
     from dressage.policy import PolicyConfig, PolicyRole, TrainConfig
     from dressage.policy.rsl_rl_policy.rsl_rl_policy import RSLRLPolicy

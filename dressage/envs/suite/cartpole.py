@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from dressage.config import Option
 from dressage.envs.functional import BaseEnv, Reset, Transition
-from dressage.envs.signals import Signal, Signals
 from dressage.envs.spaces import Box, Discrete
+from dressage.signals import Signal, Signals
 
 MAX_POSITION = 2.4  # m from the middle of the track, as in Gymnasium
 MAX_ANGLE = 12 * 2 * math.pi / 360  # rad from upright, as in Gymnasium

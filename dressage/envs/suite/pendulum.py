@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from dressage.config import Option
 from dressage.envs.functional import BaseEnv, Reset, Transition
-from dressage.envs.signals import Signal, Signals
 from dressage.envs.spaces import Box
+from dressage.signals import Signal, Signals
 
 OPTIONS = (
     Option("gravity", 10.0, "number", minimum=0.0, unit="m/s²", help="Gravitational acceleration."),

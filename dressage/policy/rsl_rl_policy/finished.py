@@ -6,6 +6,7 @@ sizes of observations and actions.
 
 import copy
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,11 +18,13 @@ import torch
 from tensordict import TensorDict
 
 from dressage.errors import CheckpointError
+from dressage.learning.policy_graph import Deployment
 from dressage.policy.base_policy import EvalConfig, PolicyConfig, PolicyRole, RolloutEnv
 from dressage.policy.rsl_rl_policy import checkpoint_files
 from dressage.policy.rsl_rl_policy.env_meta import ExampleObservation, RSLRLVecEnvMeta
 from dressage.policy.rsl_rl_policy.module_states import as_array, as_tensor
 from dressage.policy.rsl_rl_policy.rsl_rl_policy import RSLRLPolicy
+from dressage.signals import Signal, Signals
 
 MODEL, DESCRIPTION = "model.pt", "policy.json"
 FORMAT = 1
@@ -100,6 +103,20 @@ class FinishedPolicy:
             raise CheckpointError(f"{path} is no description of a policy: {error!r}.") from error
         return cls(*parts, checkpoint_files.read(folder / MODEL, "cpu"))
 
+    def deployment(self) -> Deployment:
+        """Return what the policy's files are made of; see `dressage.export.export_policy`.
+
+        Raises:
+            ConfigError: If the actor cannot be exported whole.
+        """
+        return self._alone().deployment()
+
+    def signals(self) -> Signals:
+        """Name the numbers that the actor takes and gives by observation group and place."""
+        groups = self._alone().algo.get_policy().obs_groups
+        seen = (signal for group in groups for signal in _numbered(group, math.prod(self.groups[group])))
+        return Signals(tuple(seen), tuple(_numbered("action", self.num_actions)), self.step_dt)
+
     def player(self, num_envs: int, *, stochastic: bool = False, device: str = "cpu") -> RSLRLPolicy:
         """Return a policy that acts in so many copies.
 
@@ -126,6 +143,11 @@ class FinishedPolicy:
         policy.load_content(self.checkpoint)
         return policy
 
+    def _alone(self) -> RSLRLPolicy:
+        """Return a policy that acts in one copy; torch's random stream stays where it was."""
+        with torch.random.fork_rng(devices=[]):
+            return self.player(1)
+
 
 @dataclass(frozen=True)
 class PlayedEpisodes:
@@ -140,6 +162,10 @@ class PlayedEpisodes:
     returns: np.ndarray
     lengths: np.ndarray
     finished: np.ndarray
+
+
+def _numbered(name: str, count: int) -> Iterator[Signal]:
+    return (Signal(f"{name}[{place}]") for place in range(count))
 
 
 def play_episodes(policy: RSLRLPolicy, env: RolloutEnv, most_steps: int) -> PlayedEpisodes:

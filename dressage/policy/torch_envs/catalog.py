@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dressage.config import merge_configs, suggest
 from dressage.errors import ConfigError, MissingExtraError
+from dressage.signals import Signal, Signals
 
 if TYPE_CHECKING:
     from rsl_rl.env import VecEnv
@@ -66,6 +67,7 @@ class TorchTask:
         config: rsl_rl's training configuration that trains it.
         num_envs: Copies to train with.
         steps: Environment steps to train for.
+        signals: What the numbers that the actor takes and gives are; None where nobody knows.
     """
 
     name: str
@@ -73,6 +75,7 @@ class TorchTask:
     config: Mapping[str, Any]
     num_envs: int
     steps: int
+    signals: Signals | None = None
 
     @property
     def is_of_user(self) -> bool:
@@ -107,6 +110,11 @@ PENDULUM = TorchTask(
     config=merge_configs(GENERAL, {"algorithm": {"gamma": 0.95, "use_clipped_value_loss": False}}),
     num_envs=64,
     steps=300_000,
+    signals=Signals(
+        observation=(Signal("cosine of the angle"), Signal("sine of the angle"), Signal("speed", "rad/s")),
+        action=(Signal("torque", "N m"),),
+        control_period_s=0.05,
+    ),
 )
 HOPPER = TorchTask(
     name="rsl:hopper",
@@ -114,6 +122,21 @@ HOPPER = TorchTask(
     config=merge_configs(GENERAL, {"obs_groups": {"actor": ["policy"], "critic": ["policy", "critic"]}}),
     num_envs=256,
     steps=1_500_000,
+    signals=Signals(
+        observation=(
+            Signal("height of the body", "m"),
+            Signal("pitch of the body", "rad"),
+            Signal("forward speed", "m/s"),
+            Signal("climbing speed", "m/s"),
+            Signal("rate of the pitch", "rad/s"),
+            Signal("length of the leg", "m"),
+            Signal("whether the foot stands, 0 or 1"),
+            Signal("commanded speed", "m/s"),
+            Signal("angle of the leg from the body's axis", "rad"),
+        ),
+        action=(Signal("turn of the hip, 1 is 0.6 rad"), Signal("thrust of the leg, 1 is 0.08 m")),
+        control_period_s=0.02,
+    ),
 )
 SHIPPED = {task.name: task for task in (PENDULUM, HOPPER)}
 
