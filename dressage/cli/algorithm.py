@@ -15,6 +15,7 @@ from dressage.learning.checkpoints import Checkpoints
 from dressage.learning.policy_graph import Deployable
 from dressage.reporting.filming import Pictures
 from dressage.reporting.rollouts import Episodes
+from dressage.rl.safety import SafetyReport
 from dressage.signals import Signals
 
 
@@ -160,6 +161,18 @@ class Algorithm(ABC, Generic[PolicyT]):
 
     def close_run(self, run: Trainable[PolicyT]) -> None:
         """Let go of what a run holds besides memory; here nothing."""
+
+    def judged_episodes(self, options: Mapping[str, Any]) -> int:  # noqa: ARG002
+        """Return how many episodes judge the cost limits of a run after training; here there are none."""
+        return 0
+
+    def judge(self, task: AnyTask, policy: PolicyT, episodes: int, seed: int) -> SafetyReport:  # noqa: ARG002
+        """Play episodes with sampled actions and judge every agent's cost limit.
+
+        Raises:
+            ConfigError: If the policies were trained without one.
+        """
+        raise ConfigError(f"{self.title} trains without a cost limit, so there is none to require.")
 
     def deployables(self, policy: PolicyT) -> Mapping[str, Deployable]:
         """Return the policies that can be exported, by agent; here none."""

@@ -71,12 +71,12 @@ def _described(score: Score | None) -> str:
     if score.low is not None and score.high is not None:
         text += f" [{describe_number(score.low)}, {describe_number(score.high)}]"
     if score.episodes:
-        text += f"  (mean of {score.episodes:,} episodes and its 95 % interval"
+        actions = " with sampled actions" if score.sampled else ""
+        text += f"  (mean of {score.episodes:,} episodes{actions} and its 95 % interval"
         spread = "" if score.deviation is None else f", standard deviation {describe_number(score.deviation)}"
         text += spread + ")"
     if score.limit is not None:
-        kept = "kept" if score.estimate <= score.limit else "BROKEN"
-        text += f"  limit {describe_number(score.limit)}: {kept}"
+        text += f"  limit {describe_number(score.limit)}: {score.verdict or 'not judged'}"
     return text
 
 

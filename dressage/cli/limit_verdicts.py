@@ -6,10 +6,8 @@ from rich.console import Console
 
 from dressage.cli.json_output import print_as_json
 from dressage.cli.known_algorithms import algorithm_named
-from dressage.cli.many_agents import ManyAgents
 from dressage.cli.measure import load_policy
 from dressage.cli.task_names import open_task
-from dressage.errors import ConfigError
 from dressage.reporting.run_folder import RunFolder, RunRecord
 from dressage.rl.safety import SafetyReport
 
@@ -28,8 +26,6 @@ def judge_run(run: Path, episodes: int, seed: int) -> dict[int, SafetyReport]:
     folder = RunFolder(run)
     record = RunRecord.read(folder)
     algorithm, task = algorithm_named(record.algorithm), open_task(record.task)
-    if not isinstance(algorithm, ManyAgents):
-        raise ConfigError(f"{algorithm.title} trains without a cost limit, so there is none to require.")
     return {
         trained: algorithm.judge(task, load_policy(algorithm, folder, record, trained), episodes, seed)
         for trained in record.seeds

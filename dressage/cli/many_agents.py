@@ -38,7 +38,18 @@ RUN_OPTIONS = (
 )
 """What a run from the command line has besides the learner's own options."""
 
-OF_RUN = frozenset(option.name for option in RUN_OPTIONS)
+CONSTRAINED_RUN = (
+    *RUN_OPTIONS,
+    Option(
+        "limit_episodes",
+        1000,
+        "integer",
+        0,
+        unit="episodes",
+        help="Episodes that judge the cost limits after training, with sampled actions; 0 for none.",
+    ),
+)
+"""What a run of a learner under a cost limit has besides its own options."""
 
 
 class ManyAgents(Algorithm[PolicySet]):
@@ -47,15 +58,20 @@ class ManyAgents(Algorithm[PolicySet]):
     trains: ClassVar[TaskKind] = "multi"
     steps_option: ClassVar[str] = "total_timesteps"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    run_options: ClassVar[tuple[Option, ...]] = RUN_OPTIONS
     learner: ClassVar[type[algorithm.Algorithm]]
 
     def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return every option of the run and the learner; see `Algorithm.resolve`."""
-        checked = self.learner.validate({name: given[name] for name in given if name not in OF_RUN})
+        checked = self.learner.validate(self._of_learner(given))
         resolved = {
             option.name: option.check(given.get(option.name, option.default), self.title)
-            for option in RUN_OPTIONS
+            for option in self.run_options
         }
+        if resolved.get("limit_episodes") == 1:
+            raise ConfigError(
+                "limit_episodes: one episode says nothing of its own spread; give 2, or 0 for none."
+            )
         return resolved | _flat(checked, {option.name for option in self.learner.OPTIONS})
 
     def make_run(
@@ -96,6 +112,10 @@ class ManyAgents(Algorithm[PolicySet]):
             by_agent=returns if len(returns) > 1 else {},
         )
 
+    def judged_episodes(self, options: Mapping[str, Any]) -> int:
+        """Return how many episodes judge the cost limits after training."""
+        return int(options.get("limit_episodes", 0))
+
     def judge(self, task: AnyTask, policy: PolicySet, episodes: int, seed: int) -> SafetyReport:
         """Play episodes with sampled actions and judge every agent's limit.
 
@@ -115,7 +135,11 @@ class ManyAgents(Algorithm[PolicySet]):
         return film_agents(task_name, policy, seed, episodes)
 
     def _learner(self, options: Mapping[str, Any]) -> algorithm.Algorithm:
-        return self.learner({name: value for name, value in options.items() if name not in OF_RUN})
+        return self.learner(self._of_learner(options))
+
+    def _of_learner(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        own = {option.name for option in self.run_options}
+        return {name: value for name, value in options.items() if name not in own}
 
 
 class ManyAgentsIPPO(ManyAgents):
@@ -145,7 +169,8 @@ class ManyAgentsLagrangian(ManyAgents):
     name: ClassVar[str] = "ippo-lagrangian"
     title: ClassVar[str] = "IPPO_Lagrangian"
     help: ClassVar[str] = "IPPO that keeps a cost limit by a price on cost; needs --set cost_limit=..."
-    options: ClassVar[tuple[Option, ...]] = (*RUN_OPTIONS, *IPPO_Lagrangian.OPTIONS)
+    run_options: ClassVar[tuple[Option, ...]] = CONSTRAINED_RUN
+    options: ClassVar[tuple[Option, ...]] = (*CONSTRAINED_RUN, *IPPO_Lagrangian.OPTIONS)
     learner = IPPO_Lagrangian
 
 
@@ -155,7 +180,8 @@ class ManyAgentsCPO(ManyAgents):
     name: ClassVar[str] = "cpo"
     title: ClassVar[str] = "CPO"
     help: ClassVar[str] = "Trust-region steps that keep a cost limit; needs --set cost_limit=..."
-    options: ClassVar[tuple[Option, ...]] = (*RUN_OPTIONS, *CPO.OPTIONS)
+    run_options: ClassVar[tuple[Option, ...]] = CONSTRAINED_RUN
+    options: ClassVar[tuple[Option, ...]] = (*CONSTRAINED_RUN, *CPO.OPTIONS)
     learner = CPO
 
 
@@ -165,7 +191,8 @@ class ManyAgentsICPO(ManyAgents):
     name: ClassVar[str] = "icpo"
     title: ClassVar[str] = "ICPO"
     help: ClassVar[str] = "CPO with costs that a predictor of failures brings forward."
-    options: ClassVar[tuple[Option, ...]] = (*RUN_OPTIONS, *ICPO.OPTIONS)
+    run_options: ClassVar[tuple[Option, ...]] = CONSTRAINED_RUN
+    options: ClassVar[tuple[Option, ...]] = (*CONSTRAINED_RUN, *ICPO.OPTIONS)
     learner = ICPO
 
 

@@ -10,10 +10,12 @@ from rich.text import Text
 
 from dressage.cli.run_export import export_run
 from dressage.cli.run_setup import Plan
+from dressage.cli.task_names import open_task
 from dressage.cli.training_loop import Outcome
 from dressage.config import Option
 from dressage.reporting.film import write_film
 from dressage.reporting.filming import FILMED_OF
+from dressage.reporting.limit_reports import describe_limits, limit_lines, read_limits
 from dressage.reporting.metric_rows import jsonable, over_seeds, read_rows
 from dressage.reporting.plots import agent_curves, learning_curve, write_learning_curves
 from dressage.reporting.report import COST, Findings, gather, write_report
@@ -26,8 +28,11 @@ from dressage.reporting.wording import (
     describe_rate,
     describe_unfinished,
 )
+from dressage.rl.safety import SafetyReport
 
 FILM_SEED = 0
+LIMIT_SEED = 0
+"""That of `dressage evaluate` by default, whose verdict on as many episodes is the same."""
 
 
 def finish_run(folder: RunFolder, plan: Plan, outcome: Outcome, *, film: bool) -> None:
@@ -42,12 +47,16 @@ def finish_run(folder: RunFolder, plan: Plan, outcome: Outcome, *, film: bool) -
     seeds = plan.record.seeds
     for index, seed in enumerate(seeds):
         plan.trainer.policy(outcome.state, index).save(folder.policy_of(seed, seeds))
-    exported = export_run(folder, plan, outcome) if outcome.finished else "Policies are exported at the end."
+    limits = _judge(plan, outcome) if outcome.finished else {}
+    exported = "Policies are exported at the end."
+    if outcome.finished:
+        exported = export_run(folder, plan, outcome, limits)
     draw_curve(folder, plan.record)
     note = _film(folder, plan, outcome) if film else "No film was asked for."
     if not outcome.finished:
         note = "The film is made when training is finished."
-    write_json(folder.summary, jsonable(_summary(folder, plan, outcome, note) | {"export": exported}))
+    found = {"export": exported, "limits": describe_limits(limits)}
+    write_json(folder.summary, jsonable(_summary(folder, plan, outcome, note) | found))
     write_report(folder, plan.algorithm.options)
 
 
@@ -86,6 +95,8 @@ def _result_lines(found: Findings) -> list[tuple[str, str]]:
         if found.returns.unfinished:
             lines.append(("", describe_unfinished(found.returns.unfinished)))
     summary = found.summary
+    told = limit_lines(read_limits(summary))
+    lines += [("" if index else "limits", line) for index, line in enumerate(told)]
     taken, requested = summary["steps_taken"], summary["steps_requested"]
     lines.append(("steps", f"{taken:,}" + (f" ({requested:,} asked for)" if taken != requested else "")))
     speed = describe_rate(summary["steps_per_second"])
@@ -110,6 +121,18 @@ def _with_interval(returns: ReturnSummary) -> str:
     if math.isnan(returns.low):
         return text
     return f"{text} [{describe_number(returns.low)}, {describe_number(returns.high)}]"
+
+
+def _judge(plan: Plan, outcome: Outcome) -> dict[int, SafetyReport]:
+    record = plan.record
+    episodes = plan.algorithm.judged_episodes(record.options)
+    if not episodes:
+        return {}
+    task = open_task(record.task)
+    return {
+        seed: plan.algorithm.judge(task, plan.trainer.policy(outcome.state, index), episodes, LIMIT_SEED)
+        for index, seed in enumerate(record.seeds)
+    }
 
 
 def _film(folder: RunFolder, plan: Plan, outcome: Outcome) -> str:

@@ -1,6 +1,8 @@
 """Owns the cards of the policies that a run trained: what goes in and out, and what they achieved."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,6 +14,7 @@ from dressage.export import Card, Score, Signal
 from dressage.reporting.metric_rows import episode_returns, of_kind, read_rows
 from dressage.reporting.run_folder import RunFolder, RunRecord
 from dressage.reporting.seed_statistics import summarize_returns
+from dressage.rl.safety import AgentSafety, Interval, SafetyReport
 from dressage.signals import Signal as Named
 from dressage.signals import Signals
 
@@ -49,6 +52,33 @@ def cards_of(
         )
         for agent in agents
     }
+
+
+def judged_cards(cards: Mapping[str, Card], limits: SafetyReport | None) -> dict[str, Card]:
+    """Write return and cost of a limit report, and its verdicts, into the cards of its agents.
+
+    Args:
+        cards: By agent.
+        limits: Of the same policies; None for those that were trained without a limit.
+    """
+    if limits is None:
+        return dict(cards)
+    agents = {one.agent: one for one in limits.agents if one.unfinished < limits.episodes}
+    return {
+        agent: _judged_card(card, agents[agent], limits.episodes) if agent in agents else card
+        for agent, card in cards.items()
+    }
+
+
+def _judged_card(card: Card, one: AgentSafety, played: int) -> Card:
+    episodes = played - one.unfinished
+    cost = replace(_score(one.costs, episodes), limit=one.limit, verdict=one.verdict.value)
+    return replace(card, returns=_score(one.returns, episodes), cost=cost)
+
+
+def _score(interval: Interval, episodes: int) -> Score:
+    low, high = (end if math.isfinite(end) else None for end in (interval.low, interval.high))
+    return Score(interval.mean, low, high, episodes=episodes, sampled=True)
 
 
 def _last_score(folder: RunFolder, index: int) -> Score | None:

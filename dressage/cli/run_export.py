@@ -7,26 +7,29 @@ from pathlib import Path
 from dressage.cli.algorithm import Algorithm, PolicyT
 from dressage.cli.known_algorithms import algorithm_named
 from dressage.cli.measure import load_policy
-from dressage.cli.run_cards import cards_of, one_of
+from dressage.cli.run_cards import cards_of, judged_cards, one_of
 from dressage.cli.run_setup import Plan
 from dressage.cli.task_names import open_task
 from dressage.cli.training_loop import Outcome
 from dressage.errors import ConfigError, DressageError
 from dressage.export import Card, export_policies, export_policy
 from dressage.learning.policy_graph import Deployable
+from dressage.reporting.limit_reports import read_limits
 from dressage.reporting.run_folder import RunFolder, RunRecord, read_summary
+from dressage.rl.safety import SafetyReport
 
 SAFETENSORS = "safetensors"
 ONNX = "onnx"
 
 
-def export_run(folder: RunFolder, plan: Plan, outcome: Outcome) -> str:
+def export_run(folder: RunFolder, plan: Plan, outcome: Outcome, limits: Mapping[int, SafetyReport]) -> str:
     """Export the policies of every seed at the end of training.
 
     Args:
         folder: The run directory, whose metrics are complete.
         plan: What was trained.
         outcome: How the session ended.
+        limits: The limit reports by seed; empty for a run without a limit.
 
     Returns:
         What was written, or why something was not; a refusal loses nothing, since the policies are saved.
@@ -34,7 +37,7 @@ def export_run(folder: RunFolder, plan: Plan, outcome: Outcome) -> str:
     formats = [SAFETENSORS] + ([ONNX] if find_spec("onnx") and find_spec("onnxruntime") else [])
     try:
         for index in range(len(plan.record.seeds)):
-            _export_seed(folder, plan, outcome, index, formats)
+            _export_seed(folder, plan, outcome, index, formats, limits)
     except DressageError as error:
         return f"none: {error}"
     if ONNX not in formats:
@@ -67,9 +70,11 @@ def export_from_run(
     algorithm = algorithm_named(record.algorithm)
     policy = load_policy(algorithm, folder, record, seed)
     policies = _deployables(algorithm, policy)
-    steps = read_summary(folder).get("steps_taken")
+    summary = read_summary(folder)
     named = algorithm.signals(open_task(record.task), policy)
-    cards = cards_of(folder, record, record.seeds.index(seed), list(policies), steps, named)
+    index = record.seeds.index(seed)
+    cards = cards_of(folder, record, index, list(policies), summary.get("steps_taken"), named)
+    cards = judged_cards(cards, read_limits(summary).get(seed))
     place = folder.policy_of(seed, record.seeds)
     if len(policies) > 1 or output is None:
         return _write(policies, cards, output or place, file_format or ONNX)
@@ -77,12 +82,20 @@ def export_from_run(
     return [export_policy(alone, output, format=file_format, card=cards[agent])]
 
 
-def _export_seed(folder: RunFolder, plan: Plan, outcome: Outcome, index: int, formats: Sequence[str]) -> None:
+def _export_seed(
+    folder: RunFolder,
+    plan: Plan,
+    outcome: Outcome,
+    index: int,
+    formats: Sequence[str],
+    limits: Mapping[int, SafetyReport],
+) -> None:
     record, policy = plan.record, plan.trainer.policy(outcome.state, index)
     policies = _deployables(plan.algorithm, policy)
     steps = plan.trainer.steps_done(outcome.state)
     named = plan.algorithm.signals(open_task(record.task), policy)
     cards = cards_of(folder, record, index, list(policies), steps, named)
+    cards = judged_cards(cards, limits.get(record.seeds[index]))
     for chosen in formats:
         _write(policies, cards, folder.policy_of(record.seeds[index], record.seeds), chosen)
 

@@ -33,6 +33,8 @@ class Score:
         deviation: Standard deviation over the episodes.
         episodes: Number of episodes that finished.
         limit: Largest value that was allowed, for a cost; None for a return.
+        verdict: Of a limit at 95 % confidence: kept, not kept or undecided; None for a return.
+        sampled: Whether actions were sampled; False for the most likely ones, None where it is not known.
     """
 
     estimate: float
@@ -41,6 +43,8 @@ class Score:
     deviation: float | None = None
     episodes: int | None = None
     limit: float | None = None
+    verdict: str | None = None
+    sampled: bool | None = None
 
 
 @dataclass(frozen=True)

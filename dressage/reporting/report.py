@@ -11,6 +11,7 @@ from typing import Any
 
 from dressage.config import Option
 from dressage.reporting import report_page as html
+from dressage.reporting.limit_reports import limit_section, read_limits
 from dressage.reporting.metric_rows import Row, agents_of, episode_returns, of_kind, over_seeds, read_rows
 from dressage.reporting.plots import diagnostics_svg
 from dressage.reporting.run_folder import FINISHED, RunFolder, RunRecord, read_summary
@@ -62,7 +63,8 @@ def write_report(folder: RunFolder, options: Sequence[Option]) -> Path:
         CheckpointError: If a file of the run is damaged.
     """
     found = gather(folder, options)
-    parts = [_header(found), _headline(found), _pictures(found), _seeds(found), _agents(found)]
+    parts = [_header(found), _headline(found), limit_section(read_limits(found.summary)), _pictures(found)]
+    parts += [_seeds(found), _agents(found)]
     parts += [_diagnostics(found), _options(found), _circumstances(found), _going_on(found), _footer(found)]
     text = html.page(f"{found.record.task} - dressage", "\n".join(part for part in parts if part))
     folder.report.write_text(text, encoding="utf-8")

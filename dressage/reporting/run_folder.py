@@ -23,8 +23,8 @@ RECORDED = {
 }
 """What `config.json` holds."""
 
-OPTIONAL = {"versions", "machine", "preset", "initial_policy"}
-"""Entries of `config.json` that a run can be resumed without."""
+OPTIONAL = {"versions", "machine", "preset", "initial_policy", "limits"}
+"""Entries of `config.json` and `summary.json` that may be missing."""
 
 FINISHED = "finished"
 INTERRUPTED = "interrupted"
@@ -40,6 +40,7 @@ SUMMARIZED = {
     "steps_per_second": int | float | None,
     "exact_resume": bool,
     "film": dict,
+    "limits": list,
 }
 """What `summary.json` holds and the report reads."""
 

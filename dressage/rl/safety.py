@@ -1,6 +1,7 @@
 """The limit report: what evaluation episodes say of each agent's cost limit."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -81,12 +82,8 @@ class SafetyReport:
 
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """Return the report as a table of words, its head first."""
-        head = ("agent", "return", "cost", "limit", "verdict")
-        body = (
-            (one.agent, _words(one.returns), _words(one.costs), f"{one.limit:g}", _sentence(one))
-            for one in self.agents
-        )
-        return (head, *body)
+        head = ("agent", "return", "cost", "limit", "verdict", "episodes")
+        return (head, *map(self._row, self.agents))
 
     def text(self) -> str:
         """Return the report for a terminal."""
@@ -103,6 +100,15 @@ class SafetyReport:
             "kept": self.kept,
             "agents": [dataclasses.asdict(agent) for agent in self.agents],
         }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "SafetyReport":
+        """Rebuild a report from what `as_json` returned, also where JSON has null for what is not finite."""
+        return cls(tuple(_agent_from(agent) for agent in fields["agents"]), fields["episodes"])
+
+    def _row(self, one: AgentSafety) -> tuple[str, ...]:
+        ended = f"{self.episodes - one.unfinished:,}"
+        return (one.agent, _words(one.returns), _words(one.costs), f"{one.limit:g}", _sentence(one), ended)
 
 
 def safety_report(
@@ -188,6 +194,17 @@ def _verdict(costs: Interval, limit: float, unfinished: int) -> Verdict:
     if costs.high <= limit:
         return Verdict.KEPT
     return Verdict.NOT_KEPT if costs.low > limit else Verdict.UNDECIDED
+
+
+def _agent_from(fields: Mapping[str, Any]) -> AgentSafety:
+    intervals = {name: _interval_from(fields[name]) for name in ("returns", "costs")}
+    return AgentSafety(**{**fields, **intervals, "verdict": Verdict(fields["verdict"])})
+
+
+def _interval_from(fields: Mapping[str, float | None]) -> Interval:
+    unknown = {"mean": math.nan, "low": -math.inf, "high": math.inf}
+    numbers = {name: fields[name] for name in unknown}
+    return Interval(**{name: unknown[name] if one is None else one for name, one in numbers.items()})
 
 
 def _words(interval: Interval) -> str:

@@ -1,8 +1,12 @@
 """Training under a limit from the command line, and the verdict on it."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
+
+from dressage.export import describe_file
 
 SMALL = {
     "num_envs": 2,
@@ -26,10 +30,18 @@ def test_a_run_without_a_limit_is_refused_before_it_begins(dressage, tmp_path):
     assert "CPO needs the option 'cost_limit'" in refused.output
 
 
+def test_a_report_on_one_episode_is_refused(dressage, tmp_path):
+    limits = settings(cost_limit=1.0, limit_episodes=1)
+    words = ("--algorithm", "cpo", "--run", str(tmp_path / "run"))
+    refused = dressage("train", "coupled_budget", *words, *limits)
+    assert refused.exit_code == 2
+    assert "limit_episodes: one episode says nothing of its own spread" in refused.output
+
+
 @pytest.mark.slow
 def test_limits_are_judged_by_agent_and_decide_the_exit_status(dressage, tmp_path):
     run = tmp_path / "run"
-    limits = settings(cost_limit="{agent_0: 10.0, agent_1: 0.01}")
+    limits = settings(cost_limit="{agent_0: 10.0, agent_1: 0.01}", limit_episodes=200)
     words = ("--algorithm", "ippo-lagrangian", "--run", str(run), "--no-film", *limits)
     trained = dressage("train", "coupled_budget", *words)
     assert trained.exit_code == 0, trained.output
@@ -40,3 +52,25 @@ def test_limits_are_judged_by_agent_and_decide_the_exit_status(dressage, tmp_pat
     verdicts = {one["agent"]: one["verdict"] for one in report["seeds"]["0"]["agents"]}
     assert verdicts == {"agent_0": "kept", "agent_1": "not kept"}
     assert "not kept" in dressage("evaluate", str(run), "--require-limits").output
+    _same_verdicts_everywhere(dressage, run, trained.output, report["seeds"]["0"])
+
+
+def _same_verdicts_everywhere(dressage, run, printed, report):
+    """Training has judged the same episodes, and what it left behind says so."""
+    (stored,) = json.loads((run / "summary.json").read_text())["limits"]
+    assert stored == {"seed": 0} | report
+    page = (run / "report.html").read_text()
+    for agent, limit in (("agent_0", "10"), ("agent_1", "0.01")):
+        (one,) = (one for one in report["agents"] if one["agent"] == agent)
+        cells = f"<td>{limit}</td><td>{one['verdict']}</td><td>200</td>"
+        assert re.search(f"<td>{agent}</td><td>[^<]*</td><td>[^<]*</td>{cells}", page)
+        assert re.search(rf"{agent}: cost [^:]*, limit {limit}: {one['verdict']}", printed)
+        file = run / "policy" / "safetensors" / f"{agent}.safetensors"
+        cost = json.loads(dressage("inspect", str(file), "--json").output)["card"]["cost"]
+        assert (cost["limit"], cost["verdict"], cost["episodes"]) == (float(limit), one["verdict"], 200)
+        assert cost["estimate"] == pytest.approx(one["costs"]["mean"])
+        shown = " ".join(dressage("inspect", str(file)).output.split())
+        assert f"limit {limit}: {one['verdict']}" in shown.replace("10.0:", "10:")
+    again = dressage("export", str(run), "--format", "safetensors", "--output", str(run / "again"))
+    assert again.exit_code == 0, again.output
+    assert "cost" in describe_file(Path(again.output.split()[0]))["card"]

@@ -3,14 +3,23 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from dressage.errors import CheckpointError, ConfigError
+from dressage.reporting.limit_reports import describe_limits, limit_lines, limit_section
 from dressage.reporting.metric_rows import encode, read_rows
 from dressage.reporting.plots import learning_curve, write_learning_curves
 from dressage.reporting.report import write_report
 from dressage.reporting.run_folder import RunFolder, RunRecord, read_summary, write_json
+from dressage.rl.safety import judge_limits
 from tests.reporting.fabricated_run import OPTIONS, fabricate, finish
+
+EPISODES = {
+    "returns": np.full(100, 4.0),
+    "costs": np.tile([1.0, 2.0], 50),
+    "finished": np.ones(100, bool),
+}
 
 
 def report_of(folder):
@@ -61,6 +70,40 @@ def test_it_says_how_to_go_on_with_paths_that_a_shell_takes(page, finished_run):
     assert f"dressage evaluate &#x27;{finished_run.path}&#x27; --episodes 100" in page
     assert "dressage train pendulum --seed 1 --set LR=0.001" in page
     assert "--resume" not in page
+
+
+def test_a_run_under_a_limit_says_for_every_agent_whether_it_was_kept(tmp_path):
+    folder = fabricate(tmp_path / "run")
+    finish(folder)
+    limits = {0: judge_limits({"<a>": EPISODES, "b": EPISODES}, {"<a>": 2.0, "b": 1.0})}
+    write_json(folder.summary, read_summary(folder) | {"limits": describe_limits(limits)})
+    page = report_of(folder)
+    assert "<h2>Cost limits</h2>" in page
+    # By hand: mean 1.5, deviation 0.5025, error 0.05025, 1.984 of them either way.
+    cost = "<td>1.5 [1.4, 1.6]</td>"
+    assert f"<td>&lt;a&gt;</td><td>4 [4, 4]</td>{cost}<td>2</td><td>kept</td><td>100</td>" in page
+    assert f"<td>b</td><td>4 [4, 4]</td>{cost}<td>1</td><td>not kept</td><td>100</td>" in page
+    assert list(limit_lines(limits)) == [
+        "<a>: cost 1.5 [1.4, 1.6], limit 2: kept",
+        "b: cost 1.5 [1.4, 1.6], limit 1: not kept",
+    ]
+
+
+def test_of_many_limits_the_terminal_names_those_that_are_not_kept():
+    limits = dict.fromkeys(map(str, range(10)), 2.0) | {"9": 1.0}
+    reports = {seed: judge_limits(dict.fromkeys(limits, EPISODES), limits) for seed in (3, 4)}
+    assert list(limit_lines(reports)) == [
+        "18 of 20 kept",
+        "9, seed 3: cost 1.5 [1.4, 1.6], limit 1: not kept",
+        "9, seed 4: cost 1.5 [1.4, 1.6], limit 1: not kept",
+    ]
+    section = limit_section(reports)
+    assert "<th>seed</th><th>agent</th>" in section
+    assert section.count("<td>kept</td>") == 18
+
+
+def test_a_run_without_a_limit_says_nothing_of_limits(page):
+    assert "Cost limits" not in page
 
 
 def test_several_seeds_get_a_table_and_the_reference(tmp_path):

@@ -7,9 +7,10 @@ import pytest
 from scipy import stats
 
 from dressage.errors import ConfigError
+from dressage.reporting.metric_rows import encode
 from dressage.rl.ippo import IPPO
 from dressage.rl.ippo_lag import IPPO_Lagrangian
-from dressage.rl.safety import Verdict, judge_limits, safety_report
+from dressage.rl.safety import SafetyReport, Verdict, judge_limits, safety_report
 from tests.rl.constrained_toys import PAIR, Toll
 
 SMALL = {"num_envs": 2, "rollout_length": 2, "network": {"hidden_sizes": [4]}}
@@ -56,13 +57,21 @@ def test_episodes_that_did_not_end_leave_a_limit_undecided():
 def test_the_report_is_a_table_and_a_record():
     report = judge_limits(results(COSTS), {"a": 2.0})
     assert report.text().splitlines() == [
-        "agent  return              cost                limit  verdict",
-        "a      2.5 [2.344, 2.656]  1.5 [1.344, 1.656]  2      kept",
+        "agent  return              cost                limit  verdict  episodes",
+        "a      2.5 [2.344, 2.656]  1.5 [1.344, 1.656]  2      kept     200",
         "95 % intervals over 200 episodes with sampled actions.",
     ]
     record = json.loads(json.dumps(report.as_json()))
     assert record["kept"] is True
     assert record["agents"][0]["verdict"] == "kept"
+    assert SafetyReport.from_json(record) == report
+
+
+def test_a_report_without_an_episode_that_ended_goes_through_json():
+    report = judge_limits(results(COSTS, finished=np.zeros(len(COSTS), bool)), 2.0)
+    again = SafetyReport.from_json(json.loads(encode(report.as_json())))
+    assert again.rows() == report.rows()
+    assert report.rows()[1][-2:] == ("undecided (200 episodes did not end)", "0")
 
 
 @pytest.mark.parametrize(

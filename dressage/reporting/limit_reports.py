@@ -1,0 +1,60 @@
+"""Owns how the limit reports of a run stand in `summary.json`, in the terminal and in `report.html`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dressage.reporting import report_page as html
+from dressage.reporting.wording import describe_number
+from dressage.rl.safety import AgentSafety, SafetyReport, Verdict
+
+MOST_LINES = 8
+"""Verdicts that a terminal shows one by one; of more, those that are kept are counted."""
+
+
+def describe_limits(limits: Mapping[int, SafetyReport]) -> list[dict[str, Any]]:
+    """Return the reports by seed as `summary.json` holds them."""
+    return [{"seed": seed, **report.as_json()} for seed, report in limits.items()]
+
+
+def read_limits(summary: Mapping[str, Any]) -> dict[int, SafetyReport]:
+    """Return the reports by seed; empty for a run without a limit, or one that did not end.
+
+    Args:
+        summary: What `summary.json` holds.
+    """
+    return {one["seed"]: SafetyReport.from_json(one) for one in summary.get("limits", [])}
+
+
+def limit_lines(limits: Mapping[int, SafetyReport]) -> Iterator[str]:
+    """Say in a line each what the episodes say of every agent's limit."""
+    judged = [(seed, one) for seed, report in limits.items() for one in report.agents]
+    several = len(limits) > 1
+    shown = judged if len(judged) <= MOST_LINES else [one for one in judged if not _is_kept(one[1])]
+    if len(shown) < len(judged):
+        yield f"{len(judged) - len(shown)} of {len(judged)} kept"
+    for seed, one in shown:
+        place = f"{one.agent}, seed {seed}" if several else one.agent
+        low, high = describe_number(one.costs.low), describe_number(one.costs.high)
+        cost = f"{describe_number(one.costs.mean)} [{low}, {high}]"
+        yield f"{place}: cost {cost}, limit {one.limit:g}: {one.verdict}"
+
+
+def limit_section(limits: Mapping[int, SafetyReport]) -> str:
+    """Return the part of the page that says whether limits were kept; nothing for a run without one."""
+    if not limits:
+        return ""
+    heads = next(iter(limits.values())).rows()[0]
+    several = len(limits) > 1
+    rows = [
+        (str(seed), *row) if several else row for seed, report in limits.items() for row in report.rows()[1:]
+    ]
+    note = html.paragraph(
+        "Means with their 95 % intervals (Student's) over whole episodes that were played after training, "
+        "with sampled actions. Kept: the interval of the cost ends at the limit or below it. Not kept: it "
+        "begins above. Undecided: the limit lies within, or episodes did not end."
+    )
+    return html.section("Cost limits", html.table(("seed", *heads) if several else heads, rows) + note)
+
+
+def _is_kept(one: AgentSafety) -> bool:
+    return one.verdict is Verdict.KEPT
