@@ -7,7 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from dressage.reporting.plots import COLOURS, GRID, INK
+from dressage.reporting.figures import COLOURS, GRID, INK
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 

@@ -99,6 +99,7 @@ class Algorithm(ABC, Generic[PolicyT]):
         title: What people read.
         help: One line that says what it is.
         trains: Whether it trains tasks of one agent, of several, or in torch.
+        also_trains: What it trains besides, where it is named.
         options: Declarations of everything that `--set` takes.
         steps_option: The option that `--steps` sets: environment steps of each seed.
         presets: Options that differ from the defaults, by task; each trains its task well.
@@ -110,6 +111,7 @@ class Algorithm(ABC, Generic[PolicyT]):
     title: ClassVar[str]
     help: ClassVar[str]
     trains: ClassVar[TaskKind]
+    also_trains: ClassVar[tuple[TaskKind, ...]] = ()
     options: ClassVar[tuple[Option, ...]]
     steps_option: ClassVar[str]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]

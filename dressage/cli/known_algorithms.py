@@ -56,7 +56,7 @@ def algorithm_for(task_name: str, task: AnyTask, name: str | None) -> Algorithm[
         ConfigError: If there is no algorithm of that name, or it does not train such tasks.
     """
     kind = task_kind(task)
-    fitting = [algorithm for algorithm in ALGORITHMS if algorithm.trains == kind]
+    fitting = [algorithm for algorithm in ALGORITHMS if kind in (algorithm.trains, *algorithm.also_trains)]
     if name is None and fitting:
         return fitting[0]
     asked = None if name is None else algorithm_named(name)

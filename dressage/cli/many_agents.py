@@ -56,6 +56,7 @@ class ManyAgents(Algorithm[PolicySet]):
     """One learner of `dressage.rl` on functional environments of many agents and on PettingZoo's."""
 
     trains: ClassVar[TaskKind] = "multi"
+    also_trains: ClassVar[tuple[TaskKind, ...]] = ("single",)
     steps_option: ClassVar[str] = "total_timesteps"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     run_options: ClassVar[tuple[Option, ...]] = RUN_OPTIONS

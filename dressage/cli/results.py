@@ -1,6 +1,7 @@
 """Owns what a session leaves behind: policies, curve, film, summary, report, and a table that names them."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +14,11 @@ from dressage.cli.run_setup import Plan
 from dressage.cli.task_names import open_task
 from dressage.cli.training_loop import Outcome
 from dressage.config import Option
+from dressage.envs.cmdp import Finite, solve_cmdp
+from dressage.errors import ConfigError
 from dressage.reporting.film import write_film
 from dressage.reporting.filming import FILMED_OF
+from dressage.reporting.limit_plots import Optimum, write_limit_figure
 from dressage.reporting.limit_reports import describe_limits, limit_lines, read_limits
 from dressage.reporting.metric_rows import jsonable, over_seeds, read_rows
 from dressage.reporting.plots import agent_curves, learning_curve, write_learning_curves
@@ -31,6 +35,9 @@ from dressage.reporting.wording import (
 from dressage.rl.safety import SafetyReport
 
 FILM_SEED = 0
+TITLE_WIDTH = 120
+"""Characters of a figure's title in a line."""
+
 LIMIT_SEED = 0
 """That of `dressage evaluate` by default, whose verdict on as many episodes is the same."""
 
@@ -51,7 +58,7 @@ def finish_run(folder: RunFolder, plan: Plan, outcome: Outcome, *, film: bool) -
     exported = "Policies are exported at the end."
     if outcome.finished:
         exported = export_run(folder, plan, outcome, limits)
-    draw_curve(folder, plan.record)
+    draw_curves(folder, plan.record)
     note = _film(folder, plan, outcome) if film else "No film was asked for."
     if not outcome.finished:
         note = "The film is made when training is finished."
@@ -60,12 +67,32 @@ def finish_run(folder: RunFolder, plan: Plan, outcome: Outcome, *, film: bool) -
     write_report(folder, plan.algorithm.options)
 
 
-def draw_curve(folder: RunFolder, record: RunRecord) -> None:
-    """Draw `learning_curve.png` from the metric rows; nothing where there is no row."""
+def draw_curves(folder: RunFolder, record: RunRecord) -> None:
+    """Draw `learning_curve.png`, and `limits.png` of a run under a limit; nothing where there is no row."""
     rows = read_rows(folder.metrics)
     if rows:
         curves = [learning_curve(record.task, rows)]
         write_learning_curves(folder.curve, curves, record.task, agent_curves(rows))
+        optimum, remark = known_optimum(record)
+        title = textwrap.fill(f"{record.task}: {remark}" if remark else record.task, TITLE_WIDTH)
+        write_limit_figure(folder.limits, rows, title, optimum)
+
+
+def known_optimum(record: RunRecord) -> tuple[Optimum | None, str]:
+    """Solve a run's task under its limit, where it is finite and all agents have the same limit.
+
+    Returns:
+        The optimum, and why there is none in a task that should have one.
+    """
+    limit, task = record.options.get("cost_limit"), open_task(record.task)
+    solvable = isinstance(limit, int | float) and record.options.get("budget_gamma") == 1
+    if not solvable or not isinstance(task, Finite):
+        return None, ""
+    try:
+        best = solve_cmdp(task, limit)
+    except ConfigError as error:
+        return None, str(error)
+    return Optimum(best.optimum, best.multiplier), ""
 
 
 def show_results(console: Console, folder: RunFolder, options: Sequence[Option]) -> None:

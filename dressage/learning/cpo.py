@@ -55,6 +55,7 @@ FISHER_KEY = 0x68_65_73_73  # Folded into the key of an update, to choose the sa
 METRIC_NAMES = (
     "case",
     "accepted",
+    "step_fraction",
     "attempts",
     "rejections_in_a_row",
     "kl",
@@ -306,6 +307,7 @@ class CPOLearner(struct.PyTreeNode):
         return {
             "case": solved.case.astype(jnp.float32),
             "accepted": trial.accepted.astype(jnp.float32),
+            "step_fraction": trial.fraction,
             "attempts": trial.attempts.astype(jnp.float32),
             "kl": trial.kl,
             "reward_gain": trial.gain,

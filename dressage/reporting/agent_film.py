@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from dressage.envs import MultiAgentEnv, ParallelTask, can_render, make, to_parallel_env
+from dressage.envs import BaseEnv, MultiAgentEnv, ParallelTask, can_render, make, to_parallel_env
 from dressage.envs.registry import Task
+from dressage.envs.wrappers import as_multi_agent
 from dressage.errors import DressageError
 from dressage.reporting.film import shrink, thin_out
 from dressage.reporting.filming import (
@@ -61,8 +62,8 @@ def film_agents(name: str, policies: PolicySet, seed: int, episodes: int = FILME
 def _drawable(task: Task) -> Any:  # noqa: ANN401 (PettingZoo says nothing about its types)
     if isinstance(task, ParallelTask):
         return task.make(render_mode=RENDER_MODE)
-    if isinstance(task, MultiAgentEnv) and can_render(task):
-        return to_parallel_env(task, render_mode=RENDER_MODE)
+    if isinstance(task, BaseEnv | MultiAgentEnv) and can_render(task):
+        return to_parallel_env(as_multi_agent(task), render_mode=RENDER_MODE)
     return None
 
 
@@ -77,7 +78,7 @@ def _film(env: Any, policies: PolicySet, seed: int, episodes: int) -> Pictures: 
     pace = float((env.metadata or {}).get("render_fps", FRAMES_PER_SECOND))
     kept, stride = thin_out(played.frames, MOST_FRAMES)
     note = film_note(episodes, played.steps, played.mean_return).removesuffix(".")
-    note += f" (mean of {len(played.returns)} agents)."
+    note += f" (mean of {len(played.returns)} agents)." if len(played.returns) > 1 else "."
     return Pictures([shrink(frame, WIDEST_FRAME) for frame in kept], pace / stride, note)
 
 

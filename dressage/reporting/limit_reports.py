@@ -39,10 +39,15 @@ def limit_lines(limits: Mapping[int, SafetyReport]) -> Iterator[str]:
         yield f"{place}: cost {cost}, limit {one.limit:g}: {one.verdict}"
 
 
-def limit_section(limits: Mapping[int, SafetyReport]) -> str:
-    """Return the part of the page that says whether limits were kept; nothing for a run without one."""
+def limit_section(limits: Mapping[int, SafetyReport], picture: str = "") -> str:
+    """Return the part of the page that says whether limits were kept; nothing for a run without one.
+
+    Args:
+        limits: By seed; empty before training ended.
+        picture: What training went through, as HTML.
+    """
     if not limits:
-        return ""
+        return html.section("Cost limits", picture)
     heads = next(iter(limits.values())).rows()[0]
     several = len(limits) > 1
     rows = [
@@ -53,7 +58,8 @@ def limit_section(limits: Mapping[int, SafetyReport]) -> str:
         "with sampled actions. Kept: the interval of the cost ends at the limit or below it. Not kept: it "
         "begins above. Undecided: the limit lies within, or episodes did not end."
     )
-    return html.section("Cost limits", html.table(("seed", *heads) if several else heads, rows) + note)
+    table = html.table(("seed", *heads) if several else heads, rows)
+    return html.section("Cost limits", table + note + picture)
 
 
 def _is_kept(one: AgentSafety) -> bool:

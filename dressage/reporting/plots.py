@@ -8,27 +8,23 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter
 
+from dressage.reporting.figures import (
+    COLOURS,
+    GREY,
+    INK,
+    LINE_STYLES,
+    MOST_NAMED,
+    agents_with,
+    dress,
+    mean_of_known,
+    new_figure,
+    short_count,
+)
 from dressage.reporting.metric_rows import Row, episode_returns, of_kind, seed_values
 from dressage.reporting.seed_statistics import summarize_returns
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Told apart with any colour vision.
-
-Reference:
-    Okabe, Ito: "Color Universal Design", 2008; without yellow, which is too pale on white.
-"""
-LINE_STYLES = ("-", "--", "-.", ":")
-INK = "#22303c"
-GREY = "#9aa5ad"
-MOST_NAMED = 6
-"""Agents that each get a colour and a name; more are drawn alike."""
-
-GRID = "#e3e8ec"
 
 DIAGNOSTICS = (
     ("train/episode_return", "return of training episodes"),
@@ -105,12 +101,12 @@ def agent_curves(rows: Sequence[Row]) -> list[Curve]:
         One curve an agent, without a band; none for a run of one agent.
     """
     evaluations = of_kind(rows, "eval")
-    names = _agents_of(evaluations, "eval/return_mean")
+    names = agents_with(evaluations, "eval/return_mean")
     steps = np.array([row["steps"] for row in evaluations], dtype=np.float64)
     curves = []
     for agent in names:
         values = [seed_values(row, f"eval/return_mean/{agent}") for row in evaluations]
-        centre = np.array([_mean_known(one) for one in values])
+        centre = np.array([mean_of_known(one) for one in values])
         none = np.full(len(steps), math.nan)
         curves.append(Curve(agent, steps, centre, none, none, agent))
     return curves
@@ -127,7 +123,7 @@ def write_learning_curves(
         title: The figure's title; empty for none.
         agents: Curves of the single agents, drawn thin.
     """
-    figure = _figure(7.2, 4.2)
+    figure = new_figure(7.2, 4.2)
     axes = figure.add_subplot()
     for index, curve in enumerate(curves):
         _draw_curve(axes, curve, index, alone=len(curves) == 1)
@@ -135,10 +131,10 @@ def write_learning_curves(
         named = curve.label if len(agents) <= MOST_NAMED else ("single agents" if index == 0 else None)
         colour = COLOURS[(1 + index) % len(COLOURS)] if len(agents) <= MOST_NAMED else GREY
         axes.plot(curve.steps, curve.centre, color=colour, linewidth=1.0, linestyle="--", label=named)
-    _dress(axes)
+    dress(axes)
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return per episode")
-    axes.xaxis.set_major_formatter(FuncFormatter(_short_count))
+    axes.xaxis.set_major_formatter(FuncFormatter(short_count))
     if title:
         axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=INK)
     # Curves of returns rise from left to right in the usual case, so the lower right corner is free.
@@ -158,7 +154,7 @@ def diagnostics_svg(rows: Sequence[Row]) -> str:
         return ""
     columns = 3
     lines = -(-len(shown) // columns)
-    figure = _figure(9.6, 2.15 * lines)
+    figure = new_figure(9.6, 2.15 * lines)
     engine = figure.get_layout_engine()
     assert isinstance(engine, ConstrainedLayoutEngine), "every figure of ours has it"
     engine.set(h_pad=0.1, w_pad=0.06)  # Titles keep off the figures of the row above.
@@ -203,10 +199,10 @@ def _draw_curve(axes: Axes, curve: Curve, index: int, *, alone: bool) -> None:
 
 def _draw_diagnostic(axes: Axes, training: Sequence[Row], name: str) -> None:
     steps = np.array([row["steps"] for row in training], dtype=np.float64)
-    agents = _agents_of(training, name)
+    agents = agents_with(training, name)
     for index, agent in enumerate(agents):
         own = [seed_values(row, f"{name}/{agent}") for row in training]
-        means = [_mean_known(one) for one in own]
+        means = [mean_of_known(one) for one in own]
         colour = COLOURS[(1 + index) % len(COLOURS)] if len(agents) <= MOST_NAMED else GREY
         axes.plot(steps, means, color=colour, linewidth=0.8, alpha=0.7)
     seeds = max(len(seed_values(row, name)) for row in training)
@@ -215,9 +211,9 @@ def _draw_diagnostic(axes: Axes, training: Sequence[Row], name: str) -> None:
     for column in values.T:
         drawn = ~np.isnan(column)
         axes.plot(steps[drawn], column[drawn], color=COLOURS[0], linewidth=1.2, alpha=faint)
-    _dress(axes)
+    dress(axes)
     axes.tick_params(which="both", labelsize=7)
-    axes.xaxis.set_major_formatter(FuncFormatter(_short_count))
+    axes.xaxis.set_major_formatter(FuncFormatter(short_count))
     axes.locator_params(axis="x", nbins=4)
     known = values[~np.isnan(values)]
     if name in LOGARITHMIC and (known > 0.0).all():
@@ -231,45 +227,9 @@ def _draw_diagnostic(axes: Axes, training: Sequence[Row], name: str) -> None:
         axes.set_ylim(known.mean() - 0.5 * size, known.mean() + 0.5 * size)
 
 
-def _figure(width: float, height: float) -> Figure:
-    # Figures are made without pyplot: it keeps every figure alive and looks for a display.
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _dress(axes: Axes) -> None:
-    axes.grid(visible=True, color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color("#b6c0c8")
-    axes.tick_params(colors=INK)
-    axes.xaxis.label.set_color(INK)
-    axes.yaxis.label.set_color(INK)
-
-
-def _agents_of(rows: Sequence[Row], name: str) -> list[str]:
-    """Return the agents that a metric is known for, in the order of the rows."""
-    if not rows:
-        return []
-    return [key.removeprefix(f"{name}/") for key in rows[-1] if key.startswith(f"{name}/")]
-
-
-def _mean_known(values: np.ndarray) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else math.nan
-
-
 def _has_numbers(training: Sequence[Row], name: str) -> bool:
     return any(not np.isnan(seed_values(row, name)).all() for row in training)
 
 
 def _padded(values: np.ndarray, length: int) -> np.ndarray:
     return np.pad(values, (0, length - len(values)), constant_values=math.nan)
-
-
-def _short_count(value: float, _position: int) -> str:
-    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g} {suffix}"
-    return f"{value:g}"

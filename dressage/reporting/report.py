@@ -63,7 +63,7 @@ def write_report(folder: RunFolder, options: Sequence[Option]) -> Path:
         CheckpointError: If a file of the run is damaged.
     """
     found = gather(folder, options)
-    parts = [_header(found), _headline(found), limit_section(read_limits(found.summary)), _pictures(found)]
+    parts = [_header(found), _headline(found), _limits(found), _pictures(found)]
     parts += [_seeds(found), _agents(found)]
     parts += [_diagnostics(found), _options(found), _circumstances(found), _going_on(found), _footer(found)]
     text = html.page(f"{found.record.task} - dressage", "\n".join(part for part in parts if part))
@@ -124,6 +124,11 @@ def _tiles(found: Findings) -> list[tuple[str, str]]:
     cost = over_seeds(found.evaluation, COST)
     entries += [] if math.isnan(cost) else [("cost per episode", describe_number(cost))]
     return entries
+
+
+def _limits(found: Findings) -> str:
+    what = "Return, cost and price of cost over environment steps"
+    return limit_section(read_limits(found.summary), _embedded(found.folder.limits, what, "", ""))
 
 
 def _pictures(found: Findings) -> str:

@@ -86,6 +86,11 @@ class RunFolder:
         return self.path / "learning_curve.png"
 
     @property
+    def limits(self) -> Path:
+        """What training under a cost limit went through; only where there is one."""
+        return self.path / "limits.png"
+
+    @property
     def film(self) -> Path:
         """A film of the trained policy."""
         return self.path / "rollout.gif"

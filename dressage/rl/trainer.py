@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from dressage.equations.trust_region import StepCase
 from dressage.errors import ConfigError
 from dressage.learning.architecture import Architecture
 from dressage.learning.evaluation import Evaluation
@@ -161,7 +162,7 @@ class MultiAgentTrainer:
                 row = jax.tree.map(lambda leaf, u=update: leaf[u : u + 1], one)
                 metrics = update_metrics(self._groups, row, self._prepared.has_costs)
                 self.learner.watch(metrics)
-                rows.append(metrics)
+                rows.append({agent: _cases_apart(found) for agent, found in metrics.items()})
 
 
 def play_policies(
@@ -234,6 +235,14 @@ def _evaluation(named: dict[str, dict[str, np.ndarray]], *, costs: bool) -> Numb
         if costs:
             metrics[f"eval/costs/{agent}"] = np.atleast_2d(one["costs"])
     return metrics
+
+
+def _cases_apart(metrics: dict[str, float]) -> dict[str, float]:
+    """Turn the number of a trust-region case into one flag a case, whose means are shares of updates."""
+    if "case" not in metrics:
+        return metrics
+    flags = {f"case_{case.name.lower()}": float(metrics["case"] == case) for case in StepCase}
+    return {name: value for name, value in metrics.items() if name != "case"} | flags
 
 
 def _means(rows: list[dict[str, dict[str, float]]]) -> Numbers:

@@ -13,6 +13,7 @@ from dressage.errors import ConfigError
 def test_a_task_of_one_agent_is_trained_by_ppo_unless_another_is_named():
     assert algorithm_for("pendulum", make("pendulum"), None).name == "ppo"
     assert algorithm_for("pendulum", make("pendulum"), "ppo").name == "ppo"
+    assert algorithm_for("shortcut_cmdp", make("shortcut_cmdp"), "cpo").name == "cpo"
 
 
 def test_an_algorithm_is_refused_for_tasks_that_it_does_not_train():
@@ -40,4 +41,4 @@ def test_steps_and_evaluations_follow_from_the_options(algorithm):
 def test_algorithms_are_listed_with_what_they_train(dressage):
     assert "one agent" in dressage("algorithms").output
     listed = json.loads(dressage("algorithms", "--json").output)
-    assert listed[0] == {"name": "ppo", "trains": "single", "meaning": ALGORITHMS[0].help}
+    assert listed[0] == {"name": "ppo", "trains": ["single"], "meaning": ALGORITHMS[0].help}

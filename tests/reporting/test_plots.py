@@ -4,9 +4,9 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
+from dressage.reporting.figures import COLOURS
 from dressage.reporting.metric_rows import read_rows
 from dressage.reporting.plots import (
-    COLOURS,
     agent_curves,
     diagnostics_svg,
     learning_curve,
