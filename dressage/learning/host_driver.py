@@ -5,7 +5,7 @@ driver, so that one environment gives the same parameters through both.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from dressage.learning.evaluation import (
 from dressage.learning.faults import latch_fault, raise_fault
 from dressage.learning.host_env import HostGroupedEnv
 from dressage.learning.metrics import ChunkSums
+from dressage.learning.numpy_program import HostCall
 from dressage.learning.records import AgentState, Experience, Fault, LearnerState, Observed, Outcome
 from dressage.learning.runs import HostMetrics, evaluation_metrics
 from dressage.learning.scan_driver import Groups
@@ -70,8 +71,8 @@ class HostCollector:
         self._groups = groups
         self._running: tuple[Any, Any] | None = None
         self._prepare = jax.jit(_prepare_rollout, static_argnums=(0, 1))
-        self._act = jax.jit(scan_driver.act, compiler_options=compiler_options())
-        self._play = jax.jit(_play, compiler_options=compiler_options())
+        self._act = HostCall(_act, compiler_options())
+        self._play = HostCall(_play, compiler_options())
 
     def init(self, seed: int) -> LearnerState:
         """Reset the environments and draw parameters, with the compiled driver's keys."""
@@ -89,10 +90,11 @@ class HostCollector:
         observed = self._enter(state)
         key, shuffle_keys, noise = self._prepare(steps, self._env.copies, self._groups, state.key)
         noise = jax.tree.map(np.asarray, noise)
+        drawn = [jax.tree.map(lambda leaf, step=step: leaf[step], noise) for step in range(steps)]
+        act = self._act.bind((self._groups, state.agents), (observed, drawn[0]))
         rows = []
         for step in range(steps):
-            drawn = jax.tree.map(lambda leaf, step=step: leaf[step], noise)
-            outputs, actions, taken, memories = self._act(self._groups, state.agents, observed, drawn)
+            outputs, actions, taken, memories = act((observed, drawn[step]))
             resting = surplus if step == steps - 1 else 0
             outcomes = self._env.step(jax.tree.map(np.asarray, taken), resting)
             rows.append(scan_driver.record_rows(observed, outputs, actions, outcomes))
@@ -116,11 +118,15 @@ class HostCollector:
         env = self._eval_env
         key = jax.random.fold_in(evaluation_key(state.key), evaluation.seed)
         observed = self._begin(env.reset(key), copies)
+
+        def keys_of(step: int) -> Array | None:
+            return sampling_keys(key, step, len(self._groups)) if evaluation.stochastic else None
+
         finished = np.zeros(copies, bool)
         results = [_no_results(group.batch_shape(copies)) for group in self._groups]
+        choose = self._play.bind((self._groups, state.agents), (observed, keys_of(0)))
         for step in range(self._max_steps):
-            keys = sampling_keys(key, step, len(self._groups)) if evaluation.stochastic else None
-            taken, memories = self._play(self._groups, state.agents, observed, keys)
+            taken, memories = choose((observed, keys_of(step)))
             outcomes = env.step(jax.tree.map(np.asarray, taken), 0)
             over = np.asarray(copies_over(outcomes)) & ~finished
             results = [_note(one, outcome, over) for one, outcome in zip(results, outcomes, strict=True)]
@@ -285,9 +291,17 @@ def _prepare_rollout(
     return key, shuffle_keys, scan_driver.draw_noise(groups, noise_keys, steps, copies)
 
 
+_Known: TypeAlias = tuple[Groups, tuple[AgentState, ...]]
+
+
+def _act(known: _Known, given: tuple[tuple[Observed, ...], tuple[Any, ...]]) -> tuple[Any, ...]:
+    return scan_driver.act(*known, *given)
+
+
 def _play(
-    groups: Groups, agents: tuple[AgentState, ...], observed: tuple[Observed, ...], keys: Array | None
+    known: _Known, given: tuple[tuple[Observed, ...], Array | None]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    (groups, agents), (observed, keys) = known, given
     drawn = (None,) * len(groups) if keys is None else keys
     played = [play(*row) for row in zip(groups, agents, observed, drawn, strict=True)]
     return tuple(one.taken for one in played), tuple(one.memory for one in played)

@@ -136,26 +136,34 @@ def finished_episodes(
         One dictionary an episode, as in `rl.base.TrainResult.history`, less its number; its steps are counted
         from the first row of the log.
     """
-    found: list[Any] = []
     episodes = log.episodes
     steps = episodes.ends.shape[1]
-    for update, step, copy in zip(*np.nonzero(episodes.ends[:rows]), strict=True):
-        end = (int(update) * steps + int(step) + 1) * copies
-        length = int(episodes.lengths[update, step, copy])
-        truncated = bool(episodes.truncated[update, step, copy])
-        found.append(
-            {
-                "env_index": int(copy),
-                "start_step": end - length * copies,
-                "end_step": end,
-                "length": length,
-                "agent_returns": _by_agent(episodes.returns, agents, update, step, copy),
-                "agent_costs": _by_agent(episodes.costs, agents, update, step, copy),
-                "terminated": not truncated,
-                "truncated": truncated,
-            }
-        )
-    return found
+    at = np.nonzero(episodes.ends[:rows])
+    update, step, copy = at
+    ends = (update * steps + step + 1) * copies
+    lengths = np.asarray(episodes.lengths)[at]
+    columns = (
+        copy.tolist(),
+        (ends - lengths * copies).tolist(),
+        ends.tolist(),
+        lengths.tolist(),
+        np.asarray(episodes.truncated)[at].tolist(),
+        _by_agent(episodes.returns, agents, at),
+        _by_agent(episodes.costs, agents, at),
+    )
+    return [
+        {
+            "env_index": index,
+            "start_step": start,
+            "end_step": end,
+            "length": length,
+            "agent_returns": returns,
+            "agent_costs": costs,
+            "terminated": not truncated,
+            "truncated": truncated,
+        }
+        for index, start, end, length, truncated, returns, costs in zip(*columns, strict=True)
+    ]
 
 
 def _shield_rate(rollout: Experience) -> Array | None:
@@ -181,13 +189,19 @@ def _logged(
 
 
 def _by_agent(
-    groups: tuple[Any, ...], agents: tuple[tuple[str, ...], ...], update: int, step: int, copy: int
-) -> dict[str, float]:
-    numbers: dict[str, float] = {}
-    for names, values in zip(agents, groups, strict=True):
-        if values is not None:
-            numbers |= zip(names, np.ravel(values[update, step, ..., copy]).tolist(), strict=True)
-    return numbers
+    groups: tuple[Any, ...], agents: tuple[tuple[str, ...], ...], at: tuple[np.ndarray, ...]
+) -> list[dict[str, float]]:
+    """Return for each episode what its agents had of it, from `[U, T, ..., B]` a group."""
+    known = [(names, values) for names, values in zip(agents, groups, strict=True) if values is not None]
+    names = [name for group, _ in known for name in group]
+    update, step, copy = at
+    picked = [
+        np.asarray(values).reshape(*values.shape[:2], -1, values.shape[-1])[update, step, :, copy]
+        for _, values in known
+    ]
+    if not picked:
+        return [{} for _ in update]
+    return [dict(zip(names, row, strict=True)) for row in np.concatenate(picked, axis=1).tolist()]
 
 
 def _first_agent(array: Array) -> Array:

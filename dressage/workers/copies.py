@@ -130,10 +130,10 @@ class EnvCopies:
             EnvironmentContractError: If what it returns is not what a `ParallelEnv` returns.
         """
         self._deal_actions()
-        resting = np.flatnonzero(self._blocks.resting)
-        moving = np.flatnonzero(~self._blocks.resting).tolist()
+        rests = self._blocks.resting
+        moving = np.flatnonzero(~rests).tolist()
         returned = [self._advance(copy) for copy in moving]
-        kept = [(group.observation[:, resting], group.mask[:, resting]) for group in self._blocks.groups]
+        kept = self._rows_of(rests) if rests.any() else []
         for group in self._blocks.groups:
             group.begin_step()
         with np.errstate(over="ignore"):
@@ -143,15 +143,20 @@ class EnvCopies:
             for copy, (ended, after) in zip(moving, newcomers, strict=True):
                 self._follow(copy, ended, after)
                 self._steps[copy] += 1
-        for group, (observation, mask) in zip(self._blocks.groups, kept, strict=True):
-            group.observation[:, resting], group.mask[:, resting] = observation, mask
-            group.alive_before[:, resting] = False
-        self._blocks.ended[resting] = False
+        for group, observation, mask in kept:
+            group.observation[:, rests], group.mask[:, rests] = observation, mask
+            group.alive_before[:, rests] = False
+        self._blocks.ended[rests] = False
 
     def close(self) -> None:
         """Close every copy."""
         for env in self._envs:
             env.close()
+
+    def _rows_of(self, copies: np.ndarray) -> list[tuple[GroupBlocks, np.ndarray, np.ndarray]]:
+        """Return what some copies' agents act on next, group by group."""
+        groups = self._blocks.groups
+        return [(group, group.observation[:, copies], group.mask[:, copies]) for group in groups]
 
     def _seats_of(self, layout: ParallelLayout, copy: int) -> list[_Seat]:
         return [
