@@ -5,7 +5,7 @@ from typing import Any
 
 from dressage.reporting import report_page as html
 from dressage.reporting.wording import describe_number
-from dressage.rl.safety import AgentSafety, SafetyReport, Verdict
+from dressage.rl.safety import AgentSafety, Interval, SafetyReport, Verdict
 
 MOST_LINES = 8
 """Verdicts that a terminal shows one by one; of more, those that are kept are counted."""
@@ -34,9 +34,8 @@ def limit_lines(limits: Mapping[int, SafetyReport]) -> Iterator[str]:
         yield f"{len(judged) - len(shown)} of {len(judged)} kept"
     for seed, one in shown:
         place = f"{one.agent}, seed {seed}" if several else one.agent
-        low, high = describe_number(one.costs.low), describe_number(one.costs.high)
-        cost = f"{describe_number(one.costs.mean)} [{low}, {high}]"
-        yield f"{place}: cost {cost}, limit {one.limit:g}: {one.verdict}"
+        numbers = f"return {_words(one.returns)}, cost {_words(one.costs)}, limit {one.limit:g}"
+        yield f"{place}: {numbers}: {one.verdict}"
 
 
 def limit_section(limits: Mapping[int, SafetyReport], picture: str = "") -> str:
@@ -60,6 +59,11 @@ def limit_section(limits: Mapping[int, SafetyReport], picture: str = "") -> str:
     )
     table = html.table(("seed", *heads) if several else heads, rows)
     return html.section("Cost limits", table + note + picture)
+
+
+def _words(interval: Interval) -> str:
+    low, mean, high = map(describe_number, (interval.low, interval.mean, interval.high))
+    return f"{mean} [{low}, {high}]"
 
 
 def _is_kept(one: AgentSafety) -> bool:

@@ -64,7 +64,9 @@ def _same_verdicts_everywhere(dressage, run, printed, report):
         (one,) = (one for one in report["agents"] if one["agent"] == agent)
         cells = f"<td>{limit}</td><td>{one['verdict']}</td><td>200</td>"
         assert re.search(f"<td>{agent}</td><td>[^<]*</td><td>[^<]*</td>{cells}", page)
-        assert re.search(rf"{agent}: cost [^:]*, limit {limit}: {one['verdict']}", printed)
+        assert re.search(
+            rf"{agent}: return [^:]*, cost [^:]*, limit {limit}: {one['verdict']}", " ".join(printed.split())
+        )
         file = run / "policy" / "safetensors" / f"{agent}.safetensors"
         cost = json.loads(dressage("inspect", str(file), "--json").output)["card"]["cost"]
         assert (cost["limit"], cost["verdict"], cost["episodes"]) == (float(limit), one["verdict"], 200)

@@ -84,8 +84,8 @@ def test_a_run_under_a_limit_says_for_every_agent_whether_it_was_kept(tmp_path):
     assert f"<td>&lt;a&gt;</td><td>4 [4, 4]</td>{cost}<td>2</td><td>kept</td><td>100</td>" in page
     assert f"<td>b</td><td>4 [4, 4]</td>{cost}<td>1</td><td>not kept</td><td>100</td>" in page
     assert list(limit_lines(limits)) == [
-        "<a>: cost 1.5 [1.4, 1.6], limit 2: kept",
-        "b: cost 1.5 [1.4, 1.6], limit 1: not kept",
+        "<a>: return 4 [4, 4], cost 1.5 [1.4, 1.6], limit 2: kept",
+        "b: return 4 [4, 4], cost 1.5 [1.4, 1.6], limit 1: not kept",
     ]
 
 
@@ -94,8 +94,8 @@ def test_of_many_limits_the_terminal_names_those_that_are_not_kept():
     reports = {seed: judge_limits(dict.fromkeys(limits, EPISODES), limits) for seed in (3, 4)}
     assert list(limit_lines(reports)) == [
         "18 of 20 kept",
-        "9, seed 3: cost 1.5 [1.4, 1.6], limit 1: not kept",
-        "9, seed 4: cost 1.5 [1.4, 1.6], limit 1: not kept",
+        "9, seed 3: return 4 [4, 4], cost 1.5 [1.4, 1.6], limit 1: not kept",
+        "9, seed 4: return 4 [4, 4], cost 1.5 [1.4, 1.6], limit 1: not kept",
     ]
     section = limit_section(reports)
     assert "<th>seed</th><th>agent</th>" in section
