@@ -5,15 +5,17 @@ All ways of a table take turns in one run; medians count. The host's learner tra
 `safe_spread`, which is the same task, with one network for its three agents, against JaxMARL's
 `MPE_simple_spread_v3` under a program of the usual kind (`peers/common_jax_ippo.py`).
 
-    python benchmarks/many_agents.py [--rows host compiled agents] [--turns 5] [--save]
+    python benchmarks/many_agents.py [--rows host compiled agents] [--turns 5] [--save] [--plot]
 """
 
 import argparse
+import json
 import sys
 import time
 from statistics import median
 from typing import Any
 
+from figures import IMAGES, axes, save_figure
 from host_workers import Alone
 from machine import RESULTS, conditions, save
 from workers import Worker
@@ -101,6 +103,28 @@ def scaling_rows(turns: int) -> dict[str, Any]:
     return found
 
 
+def draw(scaling: dict[str, Any]) -> None:
+    """Plot what an agent's step costs by the number of agents, and the rate by the number of copies."""
+    counts = [int(count) for count in scaling["agents"]]
+    costs = [1e6 / (rate * count) for count, rate in zip(counts, scaling["agents"].values(), strict=True)]
+    pictures = {
+        "agents": (counts, costs, "agents, each with 16 copies", "microseconds an agent's step"),
+        "copies": (
+            [int(count) for count in scaling["copies"]],
+            list(scaling["copies"].values()),
+            "copies of three agents",
+            "environment steps a second",
+        ),
+    }
+    for name, (sizes, values, across, up) in pictures.items():
+        figure, panel = axes(across, up)
+        panel.plot(sizes, values, marker="o")
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        panel.set_ylim(bottom=0)
+        print(f"drawn to {save_figure(figure, IMAGES / f'bench_many_{name}.png')}")
+
+
 def _compiled_rate(copies: int, turns: int, task_options: dict[str, Any]) -> float:
     given = {
         **COMPILED,
@@ -148,7 +172,11 @@ def main() -> None:
     parser.add_argument("--rows", nargs="*", default=["host", "compiled"], help="host, compiled, agents")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS / 'many_agents.json'}")
+    parser.add_argument("--plot", action="store_true", help="only draw the saved costs again")
     given = parser.parse_args()
+    if given.plot:
+        draw(json.loads((RESULTS / "many_agents.json").read_text())["scaling"])
+        return
     results: dict[str, Any] = {"conditions": conditions()}
     if "host" in given.rows:
         results["host"] = host_rows(given.turns)
