@@ -153,8 +153,8 @@ class HostManyAgentsEnv:
         step = self._workers.step(stacked, resting)
         self._lengths += np.arange(self.copies) < self.copies - resting
         outcomes = tuple(
-            self._outcome(group, sums.add(group, step.ended), step.ended)
-            for group, sums in zip(step.groups, self._sums, strict=True)
+            self._outcome(group, sums.add(group, step.ended), step.ended, shielded=layout.shielded)
+            for group, sums, layout in zip(step.groups, self._sums, self._workers.layout.groups, strict=True)
         )
         self._lengths[step.ended] = 0
         return outcomes
@@ -182,7 +182,9 @@ class HostManyAgentsEnv:
         """End the environments and whatever they run in."""
         self._workers.close()
 
-    def _outcome(self, step: GroupStep, episode: tuple[np.ndarray, ...], over: np.ndarray) -> Outcome:
+    def _outcome(
+        self, step: GroupStep, episode: tuple[np.ndarray, ...], over: np.ndarray, *, shielded: bool
+    ) -> Outcome:
         """Turn one group's records into what the drivers take.
 
         The last step of an agent that left without a flag is no sample: nobody knows what it led to.
@@ -202,6 +204,7 @@ class HostManyAgentsEnv:
             episode_costs=row(episode[2].astype(np.float32)),
             copy_ends=row(np.broadcast_to(over, shape)),
             copy_lengths=row(np.broadcast_to(self._lengths, shape).copy()),
+            intervened=row(step.intervened) if shielded else None,
         )
 
 

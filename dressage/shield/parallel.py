@@ -55,6 +55,11 @@ class ShieldedParallelEnv(BaseParallelWrapper):  # type: ignore[misc]  # Petting
         self._interventions: dict[str, int] = {}
         self._steps: dict[str, int] = {}
 
+    @property
+    def shielded_agents(self) -> tuple[str, ...]:
+        """Who acts behind a shield: the infos of these tell of interventions after every step."""
+        return tuple(self._shielded)
+
     def observation_space(self, agent: str) -> Space:
         """Return the space of an agent's observations, its shield's memory included."""
         one = self._shielded.get(agent)

@@ -30,6 +30,7 @@ class GroupBlocks:
         alive_before: `[A, B]` bool.
         alive: `[A, B]` bool.
         missing: `[A, B]` bool, no final observation.
+        intervened: `[A, B]` bool, whether a shield did something else than was proposed.
         mask: `[A, B, sum(nvec)]` bool; of no columns without masks.
     """
 
@@ -43,6 +44,7 @@ class GroupBlocks:
     alive_before: Array
     alive: Array
     missing: Array
+    intervened: Array
     mask: Array
 
     def begin_step(self) -> None:
@@ -55,6 +57,7 @@ class GroupBlocks:
             self.terminated,
             self.truncated,
             self.missing,
+            self.intervened,
         ):
             array.fill(0)
         if self.mask.shape[-1]:
@@ -79,6 +82,7 @@ RESULTS = (
     "alive_before",
     "alive",
     "missing",
+    "intervened",
     "mask",
 )
 """What comes back from the environments, in the order of `GroupBlocks`."""
@@ -152,7 +156,7 @@ def _described_group(group: AgentGroup, rows: tuple[int, int]) -> list[_Descript
         (observed, number),
         (observed, number),
         *([(rows, number)] * 2),
-        *([(rows, flag)] * 5),
+        *([(rows, flag)] * 6),
         ((*rows, group.mask_size), flag),
     ]
 

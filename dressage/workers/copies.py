@@ -12,7 +12,7 @@ import numpy as np
 
 from dressage.errors import DressageError, EnvironmentContractError, EnvironmentRaisedError
 from dressage.workers.blocks import Blocks, GroupBlocks
-from dressage.workers.layout import ACTION_MASK, ActionLayout, AgentGroup, ParallelLayout
+from dressage.workers.layout import ACTION_MASK, INTERVENED, ActionLayout, AgentGroup, ParallelLayout
 
 _NUMBER = (float, int, np.generic)
 _DICTS = ("observations", "rewards", "terminations", "truncations", "infos")
@@ -222,6 +222,8 @@ class EnvCopies:
         blocks.reward[index] = reward if isinstance(reward, _NUMBER) else self._number(copy, seat, reward)
         if self._cost_key is not None:
             blocks.cost[index] = self._cost(copy, seat, info)
+        if seat.group.shielded:
+            blocks.intervened[index] = bool(info[INTERVENED])
         flagged = bool(terminated) or bool(truncated)
         stays = not flagged and agent in listed
         if agent in observations:

@@ -420,6 +420,7 @@ def _group_step(blocks: GroupBlocks, counts: EpisodeCounts) -> GroupStep:
         episode_return=returns,
         episode_length=lengths,
         episode_cost=costs,
+        intervened=blocks.intervened.copy(),
     )
 
 

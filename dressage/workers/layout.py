@@ -17,6 +17,7 @@ from gymnasium import spaces
 from dressage.errors import ConfigError, EnvironmentContractError, UnsupportedSpaceError
 
 ACTION_MASK = "action_mask"
+INTERVENED = "shield_intervened"  # As `dressage.shield` has it, which workers do not load: it brings JAX.
 """Key of an observation or an info under which the legal choices stand."""
 
 ROUNDING = 1e-6
@@ -137,6 +138,7 @@ class AgentGroup:
         mask_from: Where a mask is read: `observation`, `info` or None.
         observation_key: Where the observation lies beside its mask: the key of the only other part, or None
             for the whole.
+        shielded: Whether every one of them acts behind a shield, whose interventions stand in its infos.
     """
 
     agents: tuple[str, ...]
@@ -145,6 +147,7 @@ class AgentGroup:
     nvec: tuple[int, ...] = ()
     mask_from: str | None = None
     observation_key: str | None = None
+    shielded: bool = False
 
     @property
     def mask_size(self) -> int:
@@ -184,6 +187,8 @@ def parallel_layout(
 ) -> ParallelLayout:
     """Read the layout off one copy of an environment; the copy is reset to find masks in its infos.
 
+    Who acts behind a shield says the environment's `shielded_agents`, as `ShieldedParallelEnv` has them.
+
     Args:
         env: A PettingZoo `ParallelEnv`, or what has its face.
         groups: Who is stacked with whom; by default agents with equal spaces.
@@ -212,7 +217,10 @@ def parallel_layout(
             raise ConfigError(
                 f"groups stack agents with equal spaces only: {unlike[0]!r} differs from {group[0]!r}."
             )
-    made = tuple(AgentGroup(tuple(group), *layouts[group[0]]) for group in named)
+    shielded = frozenset(getattr(env, "shielded_agents", ()))
+    made = tuple(
+        AgentGroup(tuple(group), *layouts[group[0]], shielded=shielded.issuperset(group)) for group in named
+    )
     return ParallelLayout(made, cost_key, cost_default, costs_reported)
 
 

@@ -51,6 +51,8 @@ class GroupStep:
         episode_return: `[A, B]` float64, undiscounted rewards of the agent's episode, this step included.
         episode_length: `[A, B]` int32, its steps, this one included.
         episode_cost: `[A, B]` float64, its costs, this one included.
+        intervened: `[A, B]` bool, whether a shield did something else than the agent proposed; False where
+            there is none.
     """
 
     observation: GroupObservation
@@ -64,6 +66,7 @@ class GroupStep:
     episode_return: npt.NDArray[np.float64]
     episode_length: Counts
     episode_cost: npt.NDArray[np.float64]
+    intervened: Flags
 
     @property
     def alive(self) -> Flags:

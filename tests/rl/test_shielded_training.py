@@ -4,10 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dressage.envs import make
+from dressage.envs import make, to_parallel_env
 from dressage.learning.records import Experience, Outcome
 from dressage.learning.update_log import _shield_rate
+from dressage.rl.ippo import IPPO
 from dressage.rl.parameterized_ippo import ParameterizedIPPO
+from dressage.shield import ShieldedParallelEnv
 
 SMALL = {"num_envs": 16, "rollout_length": 64, "learning_epochs": 2, "network": {"hidden_sizes": (16,)}}
 
@@ -38,6 +40,41 @@ def test_a_parameterized_learner_is_told_how_often_its_shield_intervened():
     assert len(rates) == 2 and all(0.5 < rate <= 1 for rate in rates)
     action = result.policies["agent"].act(np.eye(11, dtype=np.float32)[0])
     assert env.agents["agent"].action_space.contains(action)
+
+
+RATED = {"num_envs": 2, "rollout_length": 20, "learning_epochs": 1, "network": {"hidden_sizes": (4,)}}
+
+
+class Climb(ShieldedParallelEnv):
+    """Remembers what its infos told."""
+
+    def __init__(self, told):
+        shields = make("shielded_risk_ladder", bound=0.016).shields
+        super().__init__(to_parallel_env(make("risk_ladder")), shields, rung_of)
+        self._told = told
+
+    def step(self, actions):
+        returned = super().step(actions)
+        self._told.extend(info["shield_intervened"] for info in returned[4].values())
+        return returned
+
+
+def rung_of(source, observation, agent):
+    return jnp.argmax(observation[:10])
+
+
+def test_on_the_host_metrics_tell_as_much_as_compiled_ones():
+    told = []
+
+    result = ParameterizedIPPO(RATED, seed=1).train(lambda: Climb(told), 80)
+    rates = [numbers["shield_rate"] for numbers in result.metrics["agent"]]
+    assert len(told) == 80 and 0 < np.mean(told)
+    np.testing.assert_allclose(rates, [np.mean(told[:40]), np.mean(told[40:])], rtol=1e-6)
+
+
+def test_without_shields_nothing_is_said_of_them():
+    plain = IPPO(RATED, seed=1).train(lambda: to_parallel_env(make("coupled_budget")), 40)
+    assert not any("shield_rate" in numbers for numbers in plain.metrics["agent_0"])
 
 
 @pytest.mark.slow
