@@ -1,8 +1,8 @@
 """Show that IPPO learns: five seeds on simple_spread, simple_speaker_listener and coupled_budget.
 
 `safe_spread` is trained compiled, all seeds in one program, and its policies then play mpe2's own
-`simple_spread_v3`, so that no return is told in a scale of our own. `simple_speaker_listener_v4` is trained on
-the host; beside its returns stand those of random actions. `coupled_budget` without a limit has a known
+`simple_spread_v3`, so that no return is told in a scale of our own. `simple_speaker_listener_v4` is trained
+on the host; beside its returns stand those of random actions. `coupled_budget` without a limit has a known
 maximum: 2 a step.
 
     python benchmarks/many_agents_learning.py [--tasks spread speaker budget] [--seeds 5]
