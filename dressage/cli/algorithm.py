@@ -184,13 +184,32 @@ class Algorithm(ABC, Generic[PolicyT]):
         """Name the numbers that a policy takes and gives; None where nobody knows them."""
         return task.signals() if isinstance(task, BaseEnv) else None
 
+    def adopt(self, shipped: Mapping[str, Any]) -> PolicyT:  # noqa: ARG002 (some algorithms do)
+        """Take policies that were read from exported files as this algorithm's own.
+
+        Args:
+            shipped: What `dressage.export.load_policy` gave, by agent.
+
+        Raises:
+            ConfigError: If it does not train such policies, or cannot start from any.
+        """
+        raise ConfigError(f"{self.title} does not start from a policy.")
+
     def options_of(self, policy: PolicyT) -> dict[str, Any]:
         """Return the options that a policy fixes for whoever goes on training it.
 
         Raises:
-            ConfigError: If this algorithm cannot start from a policy.
+            ConfigError: If policies of several agents do not go together.
         """
-        raise ConfigError(f"{self.title} does not start from a policy.")
+        raise NotImplementedError(f"{self.title} adopts no policy.")
+
+    def check_start(self, run: Trainable[PolicyT], policy: PolicyT) -> None:
+        """Refuse a policy that a run does not fit, before anything is compiled or written.
+
+        Raises:
+            ConfigError: If spaces, agents or networks differ; the text names what.
+        """
+        raise NotImplementedError(f"{self.title} adopts no policy.")
 
     def start_from(
         self,
@@ -198,14 +217,14 @@ class Algorithm(ABC, Generic[PolicyT]):
         state: Any,  # noqa: ANN401
         policy: PolicyT,
         *,
-        keep_statistics: bool,  # noqa: ARG002
+        keep_statistics: bool,
     ) -> Any:  # noqa: ANN401 (the run's own state)
         """Put a policy into a fresh state of a run, which is used up.
 
         Raises:
-            ConfigError: If the policy does not fit the run, or this algorithm cannot start from one.
+            ConfigError: If the policy does not fit the run.
         """
-        raise ConfigError(f"{self.title} does not start from a policy.")
+        raise NotImplementedError(f"{self.title} adopts no policy.")
 
     @abstractmethod
     def play(self, task: AnyTask, policy: PolicyT, episodes: int, seed: int, *, stochastic: bool) -> Episodes:

@@ -26,6 +26,12 @@ def export(
         int | None,
         typer.Option(help="Whose policy, of several seeds. Without it: of the first.", show_default=False),
     ] = None,
+    critic: Annotated[
+        bool,
+        typer.Option(
+            "--critic", help="Keep the critic in a safetensors file, to go on training: twice the size."
+        ),
+    ] = False,
 ) -> None:
     """Export the trained policy into one file, checked against the policy before it is put in place."""
     from dressage.cli.start_up import start_jax
@@ -33,5 +39,5 @@ def export(
     start_jax()
     from dressage.cli.run_export import export_from_run
 
-    for path in export_from_run(run, output, file_format, trained_seed):
+    for path in export_from_run(run, output, file_format, trained_seed, critic=critic):
         typer.echo(f"{path}  {path.stat().st_size:,} bytes, verified against the policy")

@@ -1,63 +1,93 @@
-"""Owns how training starts from a policy that was shipped."""
+"""Owns how training starts from shipped policies: one file, or one for each agent and a manifest."""
 
 from pathlib import Path
 from typing import Any
 
 from dressage.cli.algorithm import Algorithm
 from dressage.errors import ConfigError
-from dressage.export import load_policy
+from dressage.export import load_policies, load_policy
+from dressage.export.loading import SAFETENSORS
+from dressage.export.manifest import MANIFEST, read_manifest
 from dressage.learning.policy_files import FILE, check_seal, write_whole
+from dressage.learning.specs import AGENT
 from dressage.reporting.run_folder import RunFolder, RunRecord
 
 KEPT = "kept"
 RESET = "reset"
 
+PLACES = (FILE, MANIFEST, f"safetensors/{MANIFEST}", f"policy/{FILE}", f"policy/safetensors/{MANIFEST}")
+"""Where policies lie in a folder: of files, of a run's policies, of a run."""
+
 
 def policy_for(algorithm: Algorithm[Any], path: Path) -> Any:  # noqa: ANN401 (the algorithm's own kind)
-    """Load a policy that an algorithm may go on training.
+    """Load policies that an algorithm may go on training.
+
+    Args:
+        algorithm: What goes on.
+        path: A safetensors file, a manifest of such files, or a folder that holds either.
 
     Raises:
-        CheckpointError: If the file is damaged, or no policy that loads back.
-        ConfigError: If the file does not exist or another algorithm's policy is in it.
+        CheckpointError: If a file is damaged, or no policy that loads back.
+        ConfigError: If there is none, or another algorithm's.
     """
-    path = _file_at(path)
-    if not path.is_file():
-        raise ConfigError(f"--init-from: there is no policy at {path}.")
+    path = _place_of(path)
+    if path.name == MANIFEST:
+        _refuse_programs(path)
+        return algorithm.adopt(load_policies(path.parent))
     policy = load_policy(path)
-    if not algorithm.deployables(policy):
-        raise ConfigError(f"--init-from: {algorithm.title} does not train what {path} holds.")
-    return policy
-
-
-def options_of(algorithm: Algorithm[Any], path: Path) -> dict[str, Any]:
-    """Return the options that a policy fixes for whoever goes on training it.
-
-    Raises:
-        DressageError: As `policy_for`; or if the algorithm cannot start from a policy.
-    """
-    return algorithm.options_of(policy_for(algorithm, path))
+    return algorithm.adopt({getattr(policy, "agent_id", AGENT): policy})
 
 
 def described_start(path: Path | None, *, keep_statistics: bool) -> dict[str, str]:
     """Return what a run's record says of its start."""
     if path is None:
         return {}
-    return {"path": str(_file_at(path)), "statistics": KEPT if keep_statistics else RESET}
+    return {"path": str(_place_of(path).absolute()), "statistics": KEPT if keep_statistics else RESET}
 
 
-def keep_copy(folder: RunFolder, record: RunRecord) -> None:
-    """Copy the policy that a run starts from into its directory, so that the run needs nothing else.
+def keep_copy(folder: RunFolder, record: RunRecord) -> Path:
+    """Copy what a run starts from into its directory, unless it is there, so that the run needs nothing else.
+
+    Returns:
+        The copy.
 
     Raises:
-        CheckpointError: If the file has been damaged since it was read.
+        CheckpointError: If a file has been damaged since it was read.
+        ConfigError: If it has gone.
     """
-    if not record.initial_policy:
-        return
-    path = Path(record.initial_policy["path"])
-    content = path.read_bytes()
-    check_seal(content, str(path))
-    write_whole(folder.initial_policy, content)
+    source = Path(record.initial_policy["path"])
+    manifest = source.name == MANIFEST
+    copy = folder.initial_policies / MANIFEST if manifest else folder.initial_policy
+    if copy.is_file():
+        return copy
+    source = _place_of(source)
+    content = source.read_bytes()
+    check_seal(content, str(source))
+    for path in read_manifest(source.parent).values() if manifest else ():
+        write_whole(folder.initial_policies / path.name, path.read_bytes())
+    write_whole(copy, content)  # The manifest comes last: where it is, all of them are.
+    return copy
 
 
-def _file_at(path: Path) -> Path:
-    return path / FILE if path.is_dir() else path
+def _place_of(path: Path) -> Path:
+    """Return the file or the manifest that a path means."""
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise ConfigError(f"--init-from: there is no policy at {path}.")
+    found = [path / place for place in PLACES if (path / place).is_file()]
+    if not found:
+        raise ConfigError(
+            f"--init-from: there is no policy in {path}, which holds none of {', '.join(PLACES)}. "
+            "Of a run over several seeds name one seed's folder."
+        )
+    return found[0]
+
+
+def _refuse_programs(manifest: Path) -> None:
+    programs = [path.name for path in read_manifest(manifest.parent).values() if path.suffix != SAFETENSORS]
+    if programs:
+        raise ConfigError(
+            f"--init-from: {manifest} lists {', '.join(programs)}, which only run; training goes on from "
+            "safetensors: dressage export RUN --format safetensors"
+        )

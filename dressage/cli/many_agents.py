@@ -16,6 +16,8 @@ from dressage.reporting.agent_film import film_agents
 from dressage.reporting.filming import Pictures
 from dressage.reporting.rollouts import Episodes
 from dressage.rl import algorithm
+from dressage.rl.adapters import PolicyAdapter
+from dressage.rl.fine_tuning import options_of
 from dressage.rl.icpo import CPO, ICPO
 from dressage.rl.ippo import IPPO
 from dressage.rl.ippo_lag import IPPO_Lagrangian
@@ -97,6 +99,38 @@ class ManyAgents(Algorithm[PolicySet]):
     def deployables(self, policy: PolicySet) -> Mapping[str, Deployable]:
         """Return the policies of all agents; see `Algorithm.deployables`."""
         return policy.policies
+
+    def adopt(self, shipped: Mapping[str, Any]) -> PolicySet:
+        """Take the policies of all agents; see `Algorithm.adopt`."""
+        for agent, policy in shipped.items():
+            if not isinstance(policy, PolicyAdapter):
+                raise ConfigError(
+                    f"{self.title} goes on with policies that learners of many agents trained; that of "
+                    f"{agent!r} is a {type(policy).__name__} of another."
+                )
+        return PolicySet(dict(shipped), self.learner.NAME, {})
+
+    def options_of(self, policy: PolicySet) -> dict[str, Any]:
+        """Return what the policies' networks show; see `Algorithm.options_of`."""
+        known = {option.name for option in self.options}
+        return {name: value for name, value in options_of(policy.policies).items() if name in known}
+
+    def check_start(self, run: Trainable[PolicySet], policy: PolicySet) -> None:
+        """Refuse other agents, spaces and networks; see `Algorithm.check_start`."""
+        assert isinstance(run, MultiAgentTrainer), "`make_run` makes no other"
+        run.check_start(policy)
+
+    def start_from(
+        self,
+        run: Trainable[PolicySet],
+        state: Any,  # noqa: ANN401
+        policy: PolicySet,
+        *,
+        keep_statistics: bool,
+    ) -> Any:  # noqa: ANN401 (the run's own state)
+        """Start from the policies of all agents; see `Algorithm.start_from`."""
+        assert isinstance(run, MultiAgentTrainer), "`make_run` makes no other"
+        return run.start_from(state, policy, keep_statistics=keep_statistics)
 
     def play(
         self, task: AnyTask, policy: PolicySet, episodes: int, seed: int, *, stochastic: bool

@@ -46,7 +46,12 @@ def export_run(folder: RunFolder, plan: Plan, outcome: Outcome, limits: Mapping[
 
 
 def export_from_run(
-    run: Path, output: Path | None, file_format: str | None, trained_seed: int | None
+    run: Path,
+    output: Path | None,
+    file_format: str | None,
+    trained_seed: int | None,
+    *,
+    critic: bool = False,
 ) -> list[Path]:
     """Export the policies of a run again.
 
@@ -55,6 +60,7 @@ def export_from_run(
         output: The file; for a task of several agents the folder. None puts it beside the policy.
         file_format: The format; None reads it off the file's ending, or takes ONNX.
         trained_seed: Whose policies, where several seeds were trained; None for the first.
+        critic: Whether safetensors files hold the critic too; those beside the policy always do.
 
     Returns:
         The files.
@@ -77,9 +83,10 @@ def export_from_run(
     cards = judged_cards(cards, read_limits(summary).get(seed))
     place = folder.policy_of(seed, record.seeds)
     if len(policies) > 1 or output is None:
-        return _write(policies, cards, output or place, file_format or ONNX)
+        kept = critic or output is None
+        return _write(policies, cards, output or place, file_format or ONNX, critic=kept)
     agent, alone = one_of(policies)
-    return [export_policy(alone, output, format=file_format, card=cards[agent])]
+    return [export_policy(alone, output, format=file_format, card=cards[agent], critic=critic)]
 
 
 def _export_seed(
@@ -97,7 +104,8 @@ def _export_seed(
     cards = cards_of(folder, record, index, list(policies), steps, named)
     cards = judged_cards(cards, limits.get(record.seeds[index]))
     for chosen in formats:
-        _write(policies, cards, folder.policy_of(record.seeds[index], record.seeds), chosen)
+        # What the run's own policy folder holds is what training goes on from, so it keeps the critic.
+        _write(policies, cards, folder.policy_of(record.seeds[index], record.seeds), chosen, critic=True)
 
 
 def _deployables(algorithm: Algorithm[PolicyT], policy: PolicyT) -> Mapping[str, Deployable]:
@@ -108,11 +116,17 @@ def _deployables(algorithm: Algorithm[PolicyT], policy: PolicyT) -> Mapping[str,
 
 
 def _write(
-    policies: Mapping[str, Deployable], cards: Mapping[str, Card], place: Path, file_format: str
+    policies: Mapping[str, Deployable],
+    cards: Mapping[str, Card],
+    place: Path,
+    file_format: str,
+    *,
+    critic: bool,
 ) -> list[Path]:
     """Write one agent's policy as `policy.FORMAT`, or those of several into a folder named by the format."""
     if len(policies) > 1:
-        paths = export_policies(policies, place / file_format, format=file_format, cards=cards)
+        paths = export_policies(policies, place / file_format, format=file_format, cards=cards, critic=critic)
         return list(paths.values())
     agent, policy = one_of(policies)
-    return [export_policy(policy, place / f"policy.{file_format}", format=file_format, card=cards[agent])]
+    path = place / f"policy.{file_format}"
+    return [export_policy(policy, path, format=file_format, card=cards[agent], critic=critic)]

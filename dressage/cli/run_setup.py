@@ -11,7 +11,7 @@ import yaml
 
 from dressage.cli.algorithm import Algorithm, Trainable
 from dressage.cli.counts import read_count
-from dressage.cli.initial_policy import KEPT, described_start, options_of, policy_for
+from dressage.cli.initial_policy import KEPT, described_start, keep_copy, policy_for
 from dressage.cli.known_algorithms import algorithm_for
 from dressage.cli.nested_options import apply_settings, differences, read_config
 from dressage.cli.start_up import machine, versions
@@ -34,7 +34,7 @@ class Request:
         seeds: How many seeds, counted up from the first.
         settings: `KEY=VALUE` texts.
         use_preset: Whether the task's preset applies.
-        initial_policy: The file that training starts from; None starts from scratch.
+        initial_policy: File, manifest or folder of the policies that training starts from; None for none.
         keep_statistics: Whether that policy's observation statistics are taken over.
         config: A YAML file of options, or of what the algorithm's `config_option` takes; None for none.
         workers: Workers that environments are dealt out to; None leaves them to preset and default.
@@ -78,7 +78,12 @@ def plan_run(request: Request) -> Plan:
     """
     task = open_task(request.task)
     algorithm = algorithm_for(request.task, task, request.algorithm)
-    return _plan(new_record(request, algorithm), algorithm, task)
+    if request.initial_policy is None:
+        return _plan(new_record(request, algorithm), algorithm, task)
+    policy = policy_for(algorithm, request.initial_policy)
+    plan = _plan(new_record(request, algorithm, algorithm.options_of(policy)), algorithm, task)
+    algorithm.check_start(plan.trainer, policy)
+    return plan
 
 
 def plan_again(record: RunRecord) -> Plan:
@@ -91,15 +96,21 @@ def plan_again(record: RunRecord) -> Plan:
     return _plan(record, algorithm_for(record.task, task, record.algorithm), task)
 
 
-def new_record(request: Request, algorithm: Algorithm[Any]) -> RunRecord:
+def new_record(
+    request: Request, algorithm: Algorithm[Any], shipped: Mapping[str, Any] | None = None
+) -> RunRecord:
     """Resolve a request into everything that its run must remember.
+
+    Args:
+        request: What was asked for.
+        algorithm: What trains.
+        shipped: Options that the policy fixes which training starts from.
 
     Raises:
         ConfigError: If an option or a value is wrong.
     """
     preset = dict(algorithm.presets.get(request.task, {})) if request.use_preset else {}
-    shipped = {} if request.initial_policy is None else options_of(algorithm, request.initial_policy)
-    base = {**preset, **shipped, **read_config(request.config, algorithm)}
+    base = {**preset, **(shipped or {}), **read_config(request.config, algorithm)}
     options = algorithm.resolve(apply_settings(algorithm, base, _given_options(request, algorithm)))
     defaults = {option.name: option.default for option in algorithm.options}
     return RunRecord(
@@ -125,7 +136,7 @@ def fresh_state(folder: RunFolder, plan: Plan) -> Any:  # noqa: ANN401 (the run'
     state, started = plan.trainer.init(), plan.record.initial_policy
     if not started:
         return state
-    policy = policy_for(plan.algorithm, folder.initial_policy)
+    policy = policy_for(plan.algorithm, keep_copy(folder, plan.record))
     keep = started["statistics"] == KEPT
     return plan.algorithm.start_from(plan.trainer, state, policy, keep_statistics=keep)
 

@@ -10,7 +10,6 @@ from typing import Any
 from rich.console import Console
 
 from dressage.cli.algorithm import Trainable
-from dressage.cli.initial_policy import keep_copy
 from dressage.cli.results import finish_run, show_results
 from dressage.cli.run_setup import Plan, Request, fresh_state, new_folder, plan_again, plan_run
 from dressage.cli.stop_signals import INTERRUPTED, StopSignals
@@ -84,7 +83,6 @@ def start_run(request: Request, path: Path, extras: Extras) -> int:
         StopSignals(_stopped_at_once(folder)) as stop,
     ):
         _introduce(console, folder, plan)
-        keep_copy(folder, plan.record)
         start = Start(fresh_state(folder, plan), Timing())
         return _train(console, folder, plan, start, extras, stop)
 

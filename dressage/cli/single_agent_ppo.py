@@ -11,6 +11,7 @@ from dressage.cli.task_names import AnyTask, TaskKind
 from dressage.config import Option
 from dressage.envs import BaseEnv, HostTask
 from dressage.envs.registry import SingleAgentTask
+from dressage.errors import ConfigError
 from dressage.learning.policy_graph import Deployable
 from dressage.learning.specs import AGENT
 from dressage.ppo.fine_tuning import options_of
@@ -52,6 +53,21 @@ class SingleAgentPPO(Algorithm[ppo.Policy]):
     def deployables(self, policy: ppo.Policy) -> Mapping[str, Deployable]:
         """Return the one policy; see `Algorithm.deployables`."""
         return {AGENT: policy}
+
+    def adopt(self, shipped: Mapping[str, Any]) -> ppo.Policy:
+        """Take the one policy that PPO trained; see `Algorithm.adopt`."""
+        policies = list(shipped.values())
+        if len(policies) != 1 or not isinstance(policies[0], ppo.Policy):
+            raise ConfigError(
+                f"{self.title} goes on with one policy that {self.title} trained; got that of "
+                f"{', '.join(shipped)} ({type(policies[0]).__name__})."
+            )
+        return policies[0]
+
+    def check_start(self, run: Trainable[ppo.Policy], policy: ppo.Policy) -> None:
+        """Refuse other spaces and networks; see `Algorithm.check_start`."""
+        assert isinstance(run, ppo.Trainer), "`make_run` makes no other"
+        run.check_start(policy)
 
     def options_of(self, policy: ppo.Policy) -> dict[str, Any]:
         """Return what the policy's networks show; see `Algorithm.options_of`."""

@@ -90,7 +90,8 @@ def train(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Go on training a shipped policy (.safetensors), in a task with the same spaces.",
+            help="Go on training shipped policies, in a task with the same spaces: a .safetensors file, a "
+            "policies.json of several agents, or a folder or run with either.",
             show_default=False,
         ),
     ] = None,

@@ -39,7 +39,7 @@ def export_policy(
     *,
     format: str | None = None,
     card: Card | None = None,
-    critic: bool = True,
+    critic: bool = False,
 ) -> Path:
     """Write a policy into one file: raw observation in, environment action out.
 
@@ -51,7 +51,8 @@ def export_policy(
         path: The file; its ending tells the format.
         format: `onnx`, `safetensors` or `stablehlo`; None reads it off the ending.
         card: Where the policy comes from and what it is worth.
-        critic: Whether a safetensors file holds the critic too, which only further training needs.
+        critic: Whether a safetensors file holds the critic too, which only further training needs. It always
+            holds a recurrent one, which remembers alongside the actor.
 
     Returns:
         The path.
@@ -80,6 +81,7 @@ def export_policies(
     *,
     format: str = "onnx",
     cards: Mapping[str, Card] | None = None,
+    critic: bool = False,
 ) -> dict[str, Path]:
     """Write one file for each agent, and a manifest that names them with their checksums.
 
@@ -88,6 +90,7 @@ def export_policies(
         folder: Where the files go.
         format: As for `export_policy`.
         cards: Cards by agent.
+        critic: As for `export_policy`.
 
     Returns:
         The files by agent.
@@ -100,7 +103,11 @@ def export_policies(
     folder, names = Path(folder), safe_names(list(policies))
     paths = {
         agent: export_policy(
-            policy, folder / f"{names[agent]}.{format}", format=format, card=(cards or {}).get(agent)
+            policy,
+            folder / f"{names[agent]}.{format}",
+            format=format,
+            card=(cards or {}).get(agent),
+            critic=critic,
         )
         for agent, policy in policies.items()
     }

@@ -34,6 +34,11 @@ def load_policy(path: str | Path) -> Any:  # noqa: ANN401 (the kind of policy th
             "safetensors file of the same policy."
         )
     description, tensors = read_policy_file(path)
+    if "agents" in description:
+        raise CheckpointError(
+            f"{path} holds the policies of several agents as training saved them. Load those that it "
+            "exported, one file for each agent with a manifest: load_policies(FOLDER)."
+        )
     loader = _LOADERS.get(description.get("loader", ""))
     if loader is None:
         raise CheckpointError(

@@ -2,11 +2,8 @@
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
 from dressage.errors import ConfigError
+from dressage.learning.fine_tuning import with_policy
 from dressage.learning.records import LearnerState
 from dressage.learning.specs import AgentSpec
 from dressage.ppo.config import Config
@@ -74,16 +71,6 @@ def start_from(state: Any, policy: Policy, *, keep_statistics: bool) -> Any:  # 
     """
     if not isinstance(state, LearnerState):
         return tuple(start_from(one, policy, keep_statistics=keep_statistics) for one in state)
-    agent = state.agents[0]
-    given = {"params": {**agent.params["params"], **policy.model}}
-    params = jax.tree.map(_spread, given, agent.params)
-    moments = agent.observation_moments
-    if keep_statistics and policy.obs_scaling is not None:
-        moments = jax.tree.map(_spread, policy.obs_scaling.moments(), moments)
-    agent = agent.replace(params=params, observation_moments=moments)
+    scaling = policy.obs_scaling if keep_statistics else None
+    agent = with_policy(state.agents[0], policy.model, None if scaling is None else scaling.moments())
     return state.replace(agents=(agent, *state.agents[1:]))
-
-
-def _spread(given: Array, fresh: Array) -> Array:
-    """Copy an array to all seeds; a copy, since training uses up the memory of its state."""
-    return jnp.array(jnp.broadcast_to(given, fresh.shape), fresh.dtype)

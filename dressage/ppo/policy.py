@@ -146,7 +146,9 @@ class Policy(Base):
             ValueError: If the policy was exported without its critic.
         """
         if "critic" not in self.model:
-            raise ValueError("This policy has no critic: its file was written with critic=False.")
+            raise ValueError(
+                "This policy has no critic: it was exported without. Export it with critic=True (--critic)."
+            )
         critic = Critic(self.hidden_sizes("critic"), self.hidden_activation)
         return apply_critic(critic, self.model["critic"], self._normalized(obs))
 

@@ -82,6 +82,14 @@ class Trainer:
         """Return the environment steps behind a state, for each seed."""
         return self.updates_done(state) * self.steps_per_update
 
+    def check_start(self, policy: Policy) -> None:
+        """Refuse a policy that training cannot go on with.
+
+        Raises:
+            ConfigError: If spaces or networks differ; the text names what.
+        """
+        check_fits(policy, self.spec, self.config)
+
     def start_from(self, state: Any, policy: Policy, *, keep_statistics: bool = True) -> Any:  # noqa: ANN401
         """Put a policy's parameters into a fresh state, to go on training it.
 
@@ -93,7 +101,7 @@ class Trainer:
         Raises:
             ConfigError: If spaces or networks differ; the text names what.
         """
-        check_fits(policy, self.spec, self.config)
+        self.check_start(policy)
         return start_from(state, policy, keep_statistics=keep_statistics)
 
     def policy(self, state: Any, seed_index: int = 0) -> Policy:  # noqa: ANN401

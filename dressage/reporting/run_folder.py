@@ -81,6 +81,11 @@ class RunFolder:
         return self.path / "initial_policy.safetensors"
 
     @property
+    def initial_policies(self) -> Path:
+        """The same of several agents: a folder of files with their manifest."""
+        return self.path / "initial_policies"
+
+    @property
     def curve(self) -> Path:
         """The learning curve."""
         return self.path / "learning_curve.png"

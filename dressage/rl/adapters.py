@@ -122,10 +122,15 @@ class PolicyAdapter:
         """Return the critic's estimate `[...]` of the discounted return that follows an observation.
 
         Raises:
-            ValueError: If the adapter has no critic.
+            ValueError: If the adapter has no critic, or was exported without.
         """
         if self.value_fn is None:
             raise ValueError(f"The policy of agent {self.agent_id!r} carries no critic.")
+        if self.network is not None and "critic" not in self.params["network"]["params"]:
+            raise ValueError(
+                f"The policy of agent {self.agent_id!r} has no critic: it was exported without. Export it "
+                "with critic=True (--critic)."
+            )
         return jnp.asarray(self.value_fn(self.params, self._observed(obs).features))
 
     def component_action_probs(self, obs: Any) -> tuple[np.ndarray, ...]:  # noqa: ANN401

@@ -68,7 +68,7 @@ class TrainedAgent:
         Raises:
             ConfigError: If the network is not one that `Architecture` makes.
         """
-        architecture = _architecture_of(self.agent, self.network)
+        architecture = architecture_of(self.agent, self.network)
         tensors = dict(flatten_dict(self.params["network"]["params"], sep="/"))
         moments: RunningMoments | None = self.params["moments"]
         if moments is not None:
@@ -179,7 +179,7 @@ def _mask_shapes(spaces: GroupSpaces) -> tuple[list[tuple[int, ...]], bool]:
     return [tuple(part.shape or ()) for part in parts], tree
 
 
-def _architecture_of(agent: str, network: Any) -> Architecture:  # noqa: ANN401 (whatever an adapter holds)
+def architecture_of(agent: str, network: Any) -> Architecture:  # noqa: ANN401 (whatever an adapter holds)
     """Return the shape of a network that `Architecture` makes.
 
     Raises:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from dressage.equations.statistics import RunningMoments
-from dressage.errors import CheckpointError
+from dressage.errors import CheckpointError, ConfigError
 from dressage.learning.architecture import Architecture
 from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.policy_files import read_policy_file, write_policy_file
@@ -30,7 +30,7 @@ class PolicySet:
     Attributes:
         policies: By agent.
         learner: Name of the learner that trained them.
-        config: Its options.
+        config: Its options; empty where files do not tell.
     """
 
     policies: dict[str, PolicyAdapter]
@@ -57,6 +57,23 @@ class PolicySet:
         keys = [None] * len(observations) if rng is None else list(jax.random.split(rng, len(observations)))
         pairs = zip(observations.items(), keys, strict=True)
         return {agent: self.policies[agent].act(seen, rng=key) for (agent, seen), key in pairs}
+
+    def check_spaces(self, groups: tuple[GroupSpaces, ...]) -> None:
+        """Refuse an environment in which an agent has other spaces than its policy.
+
+        Raises:
+            ConfigError: The text names the agent with both.
+        """
+        here = {
+            agent: (group.observation_space, group.action_space) for group in groups for agent in group.agents
+        }
+        for agent, policy in self.policies.items():
+            trained = policy.observation_space, policy.action_space
+            if agent in here and here[agent] != trained:
+                raise ConfigError(
+                    f"The policy of agent {agent!r} was trained with observations in {trained[0]} and "
+                    f"actions in {trained[1]}; this environment has {here[agent][0]} and {here[agent][1]}."
+                )
 
     def agent_states(self, groups: tuple[GroupSpaces, ...]) -> tuple[AgentState, ...]:
         """Return what acting needs of each group's state, stacked where its agents have their own networks.

@@ -1,5 +1,6 @@
 """A run of a multi-agent learner that advances in chunks, over one or more seeds."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -16,6 +17,7 @@ from dressage.learning.records import Fault, LearnerState
 from dressage.rl.adapters import trained_adapter
 from dressage.rl.algorithm import Algorithm
 from dressage.rl.environments import TrainingEnv
+from dressage.rl.fine_tuning import check_fits, start_from
 from dressage.rl.policy_set import PolicySet
 from dressage.rl.results import agent_states
 from dressage.rl.training import named_results, update_metrics
@@ -127,6 +129,33 @@ class MultiAgentTrainer:
         """Return the environment steps behind a state, of each seed."""
         return self.updates_done(state) * self.steps_per_update
 
+    def check_start(self, policies: PolicySet) -> None:
+        """Refuse policies that training cannot go on with.
+
+        Raises:
+            ConfigError: If agents, spaces or networks differ; the text names what.
+        """
+        check_fits(policies, self._prepared.groups, self.learner.config)
+
+    def start_from(
+        self, state: tuple[LearnerState, ...], policies: PolicySet, *, keep_statistics: bool = True
+    ) -> tuple[LearnerState, ...]:
+        """Put the policies of all agents into a fresh state, to go on training them.
+
+        Critics of costs, multipliers and optimisers begin anew: no policy's file holds them.
+
+        Args:
+            state: What `init` returned; it is used up.
+            policies: Made for the same spaces, with networks as the options say.
+            keep_statistics: Whether their observation statistics are taken over; otherwise they begin anew.
+
+        Raises:
+            ConfigError: If agents, spaces or networks differ; the text names what.
+        """
+        self.check_start(policies)
+        given = dataclasses.replace(policies, config=self.learner.config).agent_states(self._prepared.groups)
+        return tuple(start_from(one, given, keep_statistics=keep_statistics) for one in state)
+
     def policy(self, state: tuple[LearnerState, ...], seed_index: int = 0) -> PolicySet:
         """Return the policies of all agents of one seed."""
         one = state[0] if self._prepared.compiled else state[seed_index]
@@ -191,7 +220,7 @@ def play_policies(
         ConfigError: If the environment has other spaces than the policies were trained in.
     """
     prepared = learner.prepare(env)
-    _compare_spaces(prepared, policies)
+    policies.check_spaces(prepared.groups)
     groups = learner.make_groups(prepared, 0)
     run = prepared.make_run(groups, (seed,))
     agents = policies.agent_states(prepared.groups)
@@ -201,21 +230,6 @@ def play_policies(
     finally:
         run.close()
     return named_results(groups, results)
-
-
-def _compare_spaces(prepared: TrainingEnv, policies: PolicySet) -> None:
-    here = {
-        agent: (group.observation_space, group.action_space)
-        for group in prepared.groups
-        for agent in group.agents
-    }
-    for agent, policy in policies.policies.items():
-        trained = policy.observation_space, policy.action_space
-        if agent in here and here[agent] != trained:
-            raise ConfigError(
-                f"The policy of agent {agent!r} was trained with observations in {trained[0]} and actions in "
-                f"{trained[1]}; this environment has {here[agent][0]} and {here[agent][1]}."
-            )
 
 
 def _evaluation(named: dict[str, dict[str, np.ndarray]], *, costs: bool) -> Numbers:

@@ -105,6 +105,17 @@ def test_export_writes_another_format_and_another_seed(dressage, finished_seeds,
     assert dressage("verify", path).exit_code == 0
 
 
+def test_the_critic_stays_at_home_unless_it_is_asked_for_or_the_file_is_the_runs_own(
+    dressage, finished_seeds, tmp_path
+):
+    for words, has in (((), False), (("--critic",), True)):
+        path = tmp_path / f"{len(words)}.safetensors"
+        assert dressage("export", finished_seeds[0], "--output", path, *words).exit_code == 0
+        assert ("critic" in Policy.load(path).model) is has
+    assert dressage("export", finished_seeds[0], "--format", "safetensors").exit_code == 0
+    assert "critic" in Policy.load(finished_seeds[0] / "policy" / "seed-5").model
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -170,9 +170,10 @@ def test_a_missing_part_of_an_observation_is_named():
 
 
 @pytest.mark.parametrize("kind", PPO_KINDS)
-def test_a_safetensors_file_loads_back_bit_for_bit(kind):
+def test_a_safetensors_file_loads_back_bit_for_bit(kind, tmp_path):
     made = shipped(kind)
-    assert_same_bits(load_policy(made.files["safetensors"]), made.policy)
+    path = export_policy(made.policy, tmp_path / "policy.safetensors", critic=True)
+    assert_same_bits(load_policy(path), made.policy)
 
 
 def test_what_cannot_be_loaded_back_is_refused_with_the_class_that_runs_it():
@@ -192,9 +193,9 @@ def test_a_policy_of_an_unknown_loader_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kind", AGENT_KINDS)
-def test_an_agents_policy_loads_back_bit_for_bit(kind):
-    made = shipped(kind)
-    loaded, policy = load_policy(made.files["safetensors"]), made.policy
+def test_an_agents_policy_loads_back_bit_for_bit(kind, tmp_path):
+    policy = policy_of(kind)
+    loaded = load_policy(export_policy(policy, tmp_path / "policy.safetensors", critic=True))
     assert type(loaded) is type(policy)
     assert (loaded.agent_id, loaded.network) == ("left", policy.network)
     assert (loaded.observation_space, loaded.action_space) == (policy.observation_space, policy.action_space)
@@ -219,7 +220,7 @@ def test_many_agents_get_one_file_each_and_a_manifest(tmp_path):
     }
     runners = load_policies(tmp_path)
     assert runners["robot/2"].description["card"] == {"note": "the second"}
-    export_policies(policies, tmp_path, format="safetensors")
+    export_policies(policies, tmp_path, format="safetensors", critic=True)
     assert_same_bits(load_policies(tmp_path)["robot 1"].params, policies["robot 1"].params)
 
 
@@ -251,15 +252,17 @@ def test_agents_that_make_no_file_names_are_refused(tmp_path, agents, message):
         export_policies({agent: policy_of("agent") for agent in agents}, tmp_path)
 
 
-def test_without_its_critic_a_file_is_smaller_and_acts_the_same(tmp_path):
-    policy = policy_of("squashed")
-    path = export_policy(policy, tmp_path / "policy.safetensors", critic=False)
-    assert path.stat().st_size < shipped("squashed").files["safetensors"].stat().st_size
-    loaded = load_policy(tmp_path)
-    observations = np.ones((2, 3), np.float32)
-    np.testing.assert_array_equal(loaded.get_action(observations), policy.get_action(observations))
-    with pytest.raises(ValueError, match="has no critic: its file was written with critic=False"):
+@pytest.mark.parametrize("kind", ["squashed", "agent"])
+def test_without_its_critic_a_file_is_smaller_acts_the_same_and_says_how_to_keep_it(tmp_path, kind):
+    policy, path = policy_of(kind), shipped(kind).files["safetensors"]
+    whole = export_policy(policy, tmp_path / "policy.safetensors", critic=True)
+    assert path.stat().st_size < whole.stat().st_size
+    loaded, observations = load_policy(path), np.ones((2, 3), np.float32)
+    act = "get_action" if kind == "squashed" else "act"
+    np.testing.assert_array_equal(getattr(loaded, act)(observations), getattr(policy, act)(observations))
+    with pytest.raises(ValueError, match="has no critic: it was exported without"):
         loaded.value(observations)
+    np.testing.assert_array_equal(load_policy(whole).value(observations), policy.value(observations))
 
 
 @pytest.mark.parametrize("name", FORMATS)
