@@ -1,5 +1,6 @@
 """CPO and ICPO: what shaping adds, what evaluation leaves alone, and what they refuse."""
 
+import itertools
 import warnings
 
 import jax
@@ -161,3 +162,27 @@ def test_continuous_agents_learn_in_one_group(learner):
     assert len(rows) == 10
     assert all(row["finite"] == 1 for row in rows)
     assert any(row["accepted"] for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", [CPO, ICPO])
+def test_a_host_environment_gives_the_same_steps(env, learner):
+    """`Toll` starts every episode alike, so that both drivers see the same steps."""
+    options = HELD | (SHAPED if learner is ICPO else {})
+    compiled = learner(options, seed=1).train(env, 6 * ROLLOUT)
+    host = learner(options, seed=1).train(lambda: envs.to_parallel_env(env), 6 * ROLLOUT)
+    for agent, name in itertools.product(PAIR, ("case", "accepted", "cost_estimate", "cost_excess", "kl")):
+        ours, theirs = ([row[name] for row in one.metrics[agent]] for one in (compiled, host))
+        np.testing.assert_allclose(ours, theirs, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
+def test_an_agent_with_a_shields_parameter_learns_under_a_limit():
+    env = envs.make("shielded_shortcut_cmdp", max_steps=8)
+    result = CPO(SMALL | {"cost_limit": 1.0}, seed=0).train(env, 4 * ROLLOUT)
+    rows = result.metrics["agent"]
+    assert all(row["finite"] == 1 and row["kl"] <= 0.01 for row in rows)
+    assert any(row["accepted"] for row in rows)
+    assert all(0 <= row["shield_rate"] <= 1 for row in rows)
+    action = result.policies["agent"].act(np.zeros(12, np.float32))
+    assert env.agents["agent"].action_space.contains(action)
