@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from dressage.policy.rsl_rl_policy.finished import FinishedPolicy
     from dressage.runtime import Engine
 
-OF_ENGINE = frozenset({"workers", "transport", "max_lag", "restart_budget", "timeout_s", "non_finite"})
+OF_ENGINE = frozenset(
+    {"workers", "transport", "max_lag", "restart_budget", "timeout_s", "start_timeout_s", "non_finite"}
+)
 
 OPTIONS = (
     Option(

@@ -286,6 +286,24 @@ def trained_adapter(
     )
 
 
+def acting_state(params: Any, moments: RunningMoments | Mapping[str, Any] | None) -> AgentState:  # noqa: ANN401
+    """Return what acting needs of an agent's state; all else is empty.
+
+    Args:
+        params: The network's parameters.
+        moments: Statistics of observations, also as the mapping of arrays that files hold; None for none.
+    """
+    if isinstance(moments, Mapping):
+        moments = RunningMoments(**moments)
+    return AgentState(
+        params=params,
+        opt_state=(),
+        learning_rate=jnp.zeros(()),
+        optimizer_steps=jnp.int32(0),
+        observation_moments=moments,
+    )
+
+
 def load_adapter(description: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> PolicyAdapter:
     """Rebuild the adapter that `PolicyAdapter.deployment` described.
 
@@ -298,7 +316,7 @@ def load_adapter(description: Mapping[str, Any], tensors: Mapping[str, np.ndarra
             f"The policy is a {description['class']}, which this version of dressage does not know."
         )
     spaces, network, params, moments = agent_from_tensors(description, tensors)
-    state = AgentState(params, (), jnp.zeros(()), jnp.zeros((), jnp.int32), moments)
+    state = acting_state(params, moments)
     adapter = trained_adapter(kinds[description["class"]], description["agent"], spaces, network, state)
     return dataclasses.replace(adapter, squash=description["squash"])
 

@@ -8,12 +8,10 @@ from dressage.learning.specs import AgentSpec
 from dressage.networks import ActorCritic
 from dressage.rl.algorithm import Algorithm
 from dressage.rl.environments import TrainingEnv
-from dressage.rl.options import NETWORK_OPTIONS, PROXIMAL_OPTIONS, ROLLOUT_OPTIONS, SPINE_OPTIONS
+from dressage.rl.options import IPPO_OPTIONS as OPTIONS
 from dressage.rl.proximal import check_proximal, proximal_learner, proximal_steps
 
 __all__ = ["IPPO", "OPTIONS", "ActorCritic", "validate_ippo_config"]
-
-OPTIONS = (*ROLLOUT_OPTIONS, *PROXIMAL_OPTIONS, *SPINE_OPTIONS, *NETWORK_OPTIONS)
 
 
 class IPPO(Algorithm):

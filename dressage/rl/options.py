@@ -120,6 +120,9 @@ NETWORK_OPTIONS: Options = (
     ),
 )
 
+IPPO_OPTIONS: Options = (*ROLLOUT_OPTIONS, *PROXIMAL_OPTIONS, *SPINE_OPTIONS, *NETWORK_OPTIONS)
+"""Those of the learners that clip the surrogate and know no limit: IPPO and ParameterizedIPPO."""
+
 
 def check_config(options: Options, overrides: Mapping[str, Any] | None, owner: str) -> dict[str, Any]:
     """Lay overrides over the defaults and check every value.

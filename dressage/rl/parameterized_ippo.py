@@ -13,7 +13,7 @@ from dressage.networks import Actor, ActorCritic, Critic
 from dressage.rl.adapters import ParameterizedPolicyAdapter
 from dressage.rl.algorithm import Algorithm
 from dressage.rl.environments import TrainingEnv
-from dressage.rl.options import NETWORK_OPTIONS, PROXIMAL_OPTIONS, ROLLOUT_OPTIONS, SPINE_OPTIONS
+from dressage.rl.options import IPPO_OPTIONS as OPTIONS
 from dressage.rl.proximal import check_proximal, proximal_learner, proximal_steps
 
 __all__ = [
@@ -23,8 +23,6 @@ __all__ = [
     "ParameterizedPolicyAdapter",
     "validate_parameterized_ippo_config",
 ]
-
-OPTIONS = (*ROLLOUT_OPTIONS, *PROXIMAL_OPTIONS, *SPINE_OPTIONS, *NETWORK_OPTIONS)
 
 
 class ParameterizedActorCritic(ActorCritic):

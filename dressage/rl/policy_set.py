@@ -9,14 +9,13 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from dressage.equations.statistics import RunningMoments
 from dressage.errors import CheckpointError, ConfigError
 from dressage.learning.architecture import Architecture
 from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.policy_files import read_policy_file, write_policy_file
 from dressage.learning.records import AgentState
 from dressage.learning.space_files import space_from_json, space_to_json
-from dressage.rl.adapters import PolicyAdapter, trained_adapter
+from dressage.rl.adapters import PolicyAdapter, acting_state, trained_adapter
 from dressage.rl.results import ADAPTERS, TrainResult
 
 FILE = "policies.safetensors"
@@ -131,30 +130,19 @@ class PolicySet:
                 space_from_json(entry["observation_space"]),
                 space_from_json(entry["action_space"]),
             )
-            state = _acting_state(nested[str(index)])
+            stored = nested[str(index)]
+            state = acting_state(stored["network"], stored.get(MOMENTS))
             kind = ADAPTERS[entry["kind"]]
             policies[agent] = trained_adapter(kind, agent, spaces, architecture.network(spaces.spec), state)
         return cls(policies, description["learner"], description["config"])
 
     def _group_state(self, group: GroupSpaces) -> AgentState:
-        states = [_acting_state(self.policies[agent].params) for agent in group.agents]
+        own = [self.policies[agent].params for agent in group.agents]
+        states = [acting_state(params["network"], params["moments"]) for params in own]
         if len(states) == 1 or self.config.get("share_parameters", False):
             return states[0]
         stacked: AgentState = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
         return stacked
-
-
-def _acting_state(stored: Mapping[str, Any]) -> AgentState:
-    moments = stored.get(MOMENTS)
-    if isinstance(moments, Mapping):
-        moments = RunningMoments(**moments)
-    return AgentState(
-        params=stored["network"],
-        opt_state=(),
-        learning_rate=jnp.zeros(()),
-        optimizer_steps=jnp.int32(0),
-        observation_moments=moments,
-    )
 
 
 def _known(space: Any) -> Any:  # noqa: ANN401

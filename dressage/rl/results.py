@@ -8,15 +8,14 @@ import jax
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
-from dressage.equations.statistics import RunningMoments
 from dressage.errors import CheckpointError, ConfigError
 from dressage.learning.architecture import Architecture
 from dressage.learning.checkpoints import Checkpoints, named_arrays, rebuild_state
 from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.groups import Group
-from dressage.learning.records import AgentState, LearnerState
+from dressage.learning.records import LearnerState
 from dressage.learning.space_files import space_from_json, space_to_json
-from dressage.rl.adapters import ParameterizedPolicyAdapter, PolicyAdapter, trained_adapter
+from dressage.rl.adapters import ParameterizedPolicyAdapter, PolicyAdapter, acting_state, trained_adapter
 
 ADAPTERS: dict[str, type[PolicyAdapter]] = {
     kind.__name__: kind for kind in (PolicyAdapter, ParameterizedPolicyAdapter)
@@ -192,7 +191,10 @@ def _rebuild(nested: dict[str, Any], note: dict[str, Any]) -> TrainResult:
             states[agent] = jax.tree.map(lambda leaf, i=place: leaf[i], stored) if stacked else stored
             network = architecture.network(group.spec)
             kind = ADAPTERS[note["adapter"]]
-            policies[agent] = trained_adapter(kind, agent, group, network, _acting_state(states[agent]))
+            moments = states[agent].get("observation_moments")
+            policies[agent] = trained_adapter(
+                kind, agent, group, network, acting_state(states[agent]["params"], moments)
+            )
     return TrainResult(
         history=note["history"],
         metrics=note["metrics"],
@@ -204,16 +206,4 @@ def _rebuild(nested: dict[str, Any], note: dict[str, Any]) -> TrainResult:
         progress=Progress(**note["progress"] | {"episode_starts": tuple(note["progress"]["episode_starts"])}),
         spaces=spaces,
         state=nested,
-    )
-
-
-def _acting_state(stored: dict[str, Any]) -> AgentState:
-    """Take what acting needs from an agent's stored state."""
-    moments = stored.get("observation_moments")
-    return AgentState(
-        params=stored["params"],
-        opt_state=(),
-        learning_rate=stored["learning_rate"],
-        optimizer_steps=stored["optimizer_steps"],
-        observation_moments=None if moments is None else RunningMoments(**moments),
     )

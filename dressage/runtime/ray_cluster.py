@@ -45,8 +45,10 @@ class Cluster:
             ray.init(address=address, **quiet)
         except ConnectionError as error:
             raise DressageError(
-                f"There is no Ray cluster at {address!r} ({error}). Start a head with: ray start --head "
-                "--port 6379; then name HOST:6379. For a cluster on this machine alone, name 'local'."
+                f"No Ray cluster lets this process in at {address!r} ({error}). Where a head runs there, it "
+                "asks for its token: give every machine the same one, or set RAY_AUTH_MODE=disabled before "
+                "each `ray start` and before the run. Otherwise start a head with: ray start --head --port "
+                "6379; then name HOST:6379. For a cluster on this machine alone, name 'local'."
             ) from error
 
     def actor(self, owner: type, *arguments: object) -> Any:  # noqa: ANN401 (Ray's handles have no types)

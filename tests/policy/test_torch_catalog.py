@@ -98,7 +98,7 @@ def test_pictures_show_where_rod_and_leg_are():
     low = drawing.draw_hopper(state)
     state[hopper.HEIGHT] = 1.1
     high = drawing.draw_hopper(state)
-    blue = [np.argwhere((p == drawing.BODY).all(axis=2))[:, 0].mean() for p in (low, high)]
+    blue = [np.argwhere((p == drawing.CART).all(axis=2))[:, 0].mean() for p in (low, high)]
     assert low.shape == (240, 400, 3) and blue[0] - blue[1] == pytest.approx(0.3 * 130, abs=1.0)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from dressage.errors import ConfigError, DressageError, NonFiniteError, WorkerLostError
 from dressage.runtime import Engine, RuntimeConfig
+from tests.process_watch import is_there, wait_until
 from tests.runtime.toys import STEPS, FailingWalk, LinearPolicy, Rows, Walk, spec
 
 
@@ -19,21 +20,6 @@ def train(updates, made=None, rows=None, **options):
     with Engine(made or spec(), RuntimeConfig(**options), sinks=sinks) as engine:
         report = engine.run(updates)
         return engine.learner.parameters, report
-
-
-def is_there(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 @pytest.mark.parametrize("workers", [1, 2])

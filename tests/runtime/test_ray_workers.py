@@ -13,12 +13,15 @@ import pytest
 from dressage.errors import ConfigError, DressageError, NonFiniteError, WorkerLostError
 from dressage.runtime import Engine, RuntimeConfig
 from dressage.workers import make_workers
-from tests.runtime.test_process_workers import LEARNER, is_there, wait_until
+from tests.process_watch import is_there, wait_until
+from tests.runtime.test_process_workers import LEARNER
 from tests.runtime.toys import STEPS, FailingWalk, Rows, spec
 from tests.workers.parallel_toys import Counting, Exiting, Hanging, Raising
 from tests.workers.test_worker_processes import everything_of
 
 ray = pytest.importorskip("ray")
+
+from dressage.runtime.ray_cluster import Cluster  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
@@ -191,3 +194,15 @@ def test_a_killed_learner_leaves_no_actor_and_no_cluster_and_the_run_resumes(tmp
     )
     assert int(resumed.stdout.split()[1]) >= 2
     assert wait_until(lambda: not {pid for pid in of_ray() - before if is_there(pid)}, 30)
+
+
+def test_a_head_that_lets_nobody_in_is_named_with_what_it_may_want(monkeypatch):
+    def turn_away(**options):
+        raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", turn_away)
+    with pytest.raises(
+        DressageError, match=r"'10\.0\.0\.1:6379' .*the same one, or set RAY_AUTH_MODE=disabled"
+    ):
+        Cluster("10.0.0.1:6379", workers=1)

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 from dressage.errors import ConfigError, EnvironmentContractError, EnvironmentRaisedError, WorkerLostError
 from dressage.workers import make_workers
+from tests.process_watch import is_there, wait_until
 from tests.workers.parallel_toys import BrokenMaker, Counting, Exiting, Hanging, OfProcess, Raising
 
 SPREAD = "pettingzoo:mpe2.simple_spread_v3"
@@ -46,22 +46,6 @@ def arrays_of(record):
     return [record.observation.features, record.observation.alive, *rest]
 
 
-def exists(pid):
-    """Whether a process is there and no zombie."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_processes_give_bit_for_bit_what_one_process_gives(workers):
     inline, spread_out = everything(0), everything(workers)
@@ -79,7 +63,7 @@ def test_workers_are_processes_of_their_own_with_one_thread_and_without_jax():
         assert os.getpid() not in pids
         assert rows[:, 1].tolist() == [1.0] * 4
         assert rows[:, 2].tolist() == [0.0] * 4
-    assert not any(exists(pid) for pid in pids)
+    assert not any(is_there(pid) for pid in pids)
     assert "OMP_NUM_THREADS" not in os.environ or os.environ["OMP_NUM_THREADS"]
 
 
@@ -114,7 +98,7 @@ def test_a_killed_worker_is_named_with_its_signal():
     group = make_workers(OfProcess, 3, num_workers=2)
     pid = int(group.reset(range(3))[0].features[0, 1, 0])
     os.kill(pid, signal.SIGKILL)
-    assert wait_until(lambda: not exists(pid))
+    assert wait_until(lambda: not is_there(pid))
     with pytest.raises(
         WorkerLostError,
         match=rf"Worker 1 \(environment copies 1 to 2, pid {pid}\) ended with exit code -9 \(SIGKILL\)",
@@ -131,7 +115,7 @@ def test_a_worker_that_hangs_is_named_and_ended():
     ) as caught:
         group.step(zeros(2))
     pid = int(str(caught.value).partition("pid ")[2].partition(")")[0])
-    assert not exists(pid)
+    assert not is_there(pid)
 
 
 def test_what_an_environment_raises_in_a_worker_arrives_with_its_trace():
@@ -233,6 +217,6 @@ def test_workers_end_with_their_parent_however_that_ends_and_nothing_is_leaked(t
     assert finished.returncode == (0 if end == "leave" else -signal.SIGKILL), finished.stderr
     pids = [int(pid) for pid in finished.stdout.split()]
     assert len(pids) == 2
-    assert wait_until(lambda: not any(exists(pid) for pid in pids))
+    assert wait_until(lambda: not any(is_there(pid) for pid in pids))
     assert "leaked" not in finished.stderr
     assert {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("pym")} == set()

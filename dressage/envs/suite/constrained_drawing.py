@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dressage.envs.suite.drawing import (
+from dressage.envs.suite.multi_agent_drawing import agent_colour
+from dressage.pictures import (
     CART,
     FAINT,
     INK,
@@ -17,7 +18,6 @@ from dressage.envs.suite.drawing import (
     Colour,
     Picture,
 )
-from dressage.envs.suite.multi_agent_drawing import agent_colour
 
 Points = npt.NDArray[Any]
 Place = tuple[int, int]

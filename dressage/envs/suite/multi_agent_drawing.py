@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dressage.envs.suite.drawing import (
+from dressage.pictures import (
     CART,
     FAINT,
     INK,

@@ -110,7 +110,7 @@ class Pendulum(BaseEnv):
 
     def render(self, state: PendulumState) -> npt.NDArray[np.uint8]:
         """Draw one state on the host, uint8 `[H, W, 3]`."""
-        from dressage.envs.suite.drawing import draw_pendulum
+        from dressage.pictures import draw_pendulum
 
         return draw_pendulum(float(state.angle), float(state.torque), float(self.max_torque))
 
