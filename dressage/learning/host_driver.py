@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -23,7 +22,8 @@ from dressage.learning.evaluation import (
     sampling_keys,
 )
 from dressage.learning.faults import latch_fault, raise_fault
-from dressage.learning.host_env import HostGroupedEnv
+from dressage.learning.host_env import HostGroupedEnv, join_copies, rest_of_parts, split_copies
+from dressage.learning.host_rollout import PartialRollout
 from dressage.learning.metrics import ChunkSums
 from dressage.learning.numpy_program import HostCall
 from dressage.learning.records import AgentState, Experience, Fault, LearnerState, Observed, Outcome
@@ -86,22 +86,31 @@ class HostCollector:
         return state
 
     def collect(self, state: LearnerState, steps: int, surplus: int = 0) -> Rollout:
-        """Step every copy `steps` times; in the last step the last `surplus` copies rest."""
+        """Step every copy `steps` times; in the last step the last `surplus` copies rest.
+
+        While the copies of one worker step, those of the others act.
+        """
         observed = self._enter(state)
         key, shuffle_keys, noise = self._prepare(steps, self._env.copies, self._groups, state.key)
         noise = jax.tree.map(np.asarray, noise)
-        drawn = [jax.tree.map(lambda leaf, step=step: leaf[step], noise) for step in range(steps)]
-        act = self._act.bind((self._groups, state.agents), (observed, drawn[0]))
-        rows = []
+        parts, axes = self._env.parts, tuple(0 if group.single else 1 for group in self._groups)
+        sizes = [part.copies for part in parts]
+        starts = split_copies(observed, axes, sizes)
+        drawn = split_copies(noise, [1 + axis for axis in axes], sizes)
+        known = self._groups, state.agents
+        rollouts = [
+            PartialRollout(*row, self._groups, known, self._act)
+            for row in zip(parts, starts, drawn, strict=True)
+        ]
         for step in range(steps):
-            outputs, actions, taken, memories = act((observed, drawn[step]))
-            resting = surplus if step == steps - 1 else 0
-            outcomes = self._env.step(jax.tree.map(np.asarray, taken), resting)
-            rows.append(scan_driver.record_rows(observed, outputs, actions, outcomes))
-            following = scan_driver.remember(outcomes, memories)
-            observed = self._keep_resting(following, observed, resting) if resting else following
-        records = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
-        return Rollout(records, observed, key, shuffle_keys)
+            rests = rest_of_parts(surplus if step == steps - 1 else 0, parts)
+            for rollout, resting in zip(rollouts, rests, strict=True):
+                rollout.receive()
+                rollout.send(step, resting)
+        ends = [rollout.finish() for rollout in rollouts]
+        along = join_copies([records for records, _ in ends], [1 + axis for axis in axes])
+        observed = join_copies([seen for _, seen in ends], axes)
+        return Rollout(along, observed, key, shuffle_keys)
 
     def after(
         self, rollout: Rollout, agents: tuple[AgentState, ...], fault: Fault, updates: Array
@@ -160,17 +169,6 @@ class HostCollector:
             self._env.set_state(state.environment)
             return observed
         return self.restart(state).observed
-
-    def _keep_resting(
-        self, following: tuple[Observed, ...], observed: tuple[Observed, ...], resting: int
-    ) -> tuple[Observed, ...]:
-        """Let the copies that rested see and remember what they did before."""
-        made = jnp.arange(self._env.copies) < self._env.copies - resting
-        rows = zip(self._groups, following, observed, strict=True)
-        return tuple(
-            scan_driver.keep_resting(made, new, old, axis=0 if group.single else 1)
-            for group, new, old in rows
-        )
 
     def _stands_at(self, state: LearnerState) -> bool:
         """Whether the environments are where a state left them."""

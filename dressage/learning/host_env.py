@@ -1,5 +1,7 @@
 """Environment copies on the host as the host driver sees them: one record a group of agents."""
 
+import itertools
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -19,10 +21,14 @@ class HostGroupedEnv(Protocol):
     Attributes:
         copies: Number of environment copies.
         saves_state: Whether `state` holds all that the copies will do depends on.
+        parts: Runs of neighbouring copies that step without waiting for one another; often the whole alone.
     """
 
     copies: int
     saves_state: bool
+
+    @property
+    def parts(self) -> "tuple[HostGroupedEnv, ...]": ...  # noqa: D102 (see Attributes)
 
     def reset(self, key: Array) -> tuple[Observed, ...]:
         """Start every copy from seeds derived from `key`."""
@@ -30,6 +36,14 @@ class HostGroupedEnv(Protocol):
 
     def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
         """Step every copy but the last `resting`, whose rows are no samples."""
+        ...
+
+    def send(self, actions: tuple[Any, ...], resting: int = 0) -> None:
+        """Start a step; see `step`."""
+        ...
+
+    def receive(self) -> tuple[Outcome, ...]:
+        """Wait for the step that `send` started."""
         ...
 
     def state(self) -> Any:  # noqa: ANN401 (any tree of arrays)
@@ -45,7 +59,30 @@ class HostGroupedEnv(Protocol):
         ...
 
 
-class FunctionalHostEnv:
+class _Whole:
+    """What steps as one, in this process: `send` steps."""
+
+    _outcomes: tuple[Outcome, ...]
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Itself alone."""
+        return (self,)
+
+    def send(self, actions: tuple[Any, ...], resting: int = 0) -> None:
+        """Step; there is no one else to work meanwhile."""
+        self._outcomes = self.step(actions, resting)
+
+    def receive(self) -> tuple[Outcome, ...]:
+        """Return what came of it."""
+        return self._outcomes
+
+    def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
+        """Step every copy but the last `resting`."""
+        raise NotImplementedError
+
+
+class FunctionalHostEnv(_Whole):
     """Functional environments stepped from the host, one compiled call a step."""
 
     saves_state = True
@@ -82,7 +119,7 @@ class FunctionalHostEnv:
         """Nothing to release."""
 
 
-class HostSingleAgentEnv:
+class HostSingleAgentEnv(_Whole):
     """A vector of Gymnasium environments, for one group of one agent."""
 
     saves_state = False
@@ -125,6 +162,12 @@ class HostSingleAgentEnv:
         self._vector.close()
 
 
+def host_many_agents_env(workers: WorkerGroup) -> HostGroupedEnv:
+    """Return copies of a `ParallelEnv` as the host driver sees them, a part for each worker process."""
+    parts = [HostManyAgentsEnv(part) for part in workers.split()]
+    return parts[0] if len(parts) == 1 else JoinedEnv(parts)
+
+
 class HostManyAgentsEnv:
     """Copies of a `ParallelEnv` stepped by a group of workers; groups of one have no agent axis."""
 
@@ -137,21 +180,42 @@ class HostManyAgentsEnv:
 
     def reset(self, key: Array) -> tuple[Observed, ...]:
         """Start every copy from a seed of its own, drawn from `key`."""
+        return self.reset_to(_seeds(key, self.copies))
+
+    def reset_to(self, seeds: list[int]) -> tuple[Observed, ...]:
+        """Start every copy from the seed given for it."""
         self._lengths[:] = 0
         for sums in self._sums:
             sums.restart(np.ones(self.copies, bool))
-        seeds = (np.asarray(jax.random.bits(key, (self.copies,))) >> 1).tolist()
         return tuple(_seen(observation) for observation in self._workers.reset(seeds))
+
+    @property
+    def parts(self) -> tuple[HostGroupedEnv, ...]:
+        """Itself alone."""
+        return (self,)
+
+    @property
+    def singles(self) -> tuple[bool, ...]:
+        """Of each group whether it is one agent, whose records have no agent axis."""
+        return tuple(len(group.agents) == 1 for group in self._workers.layout.groups)
 
     def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
         """Step every copy but the last `resting`."""
-        groups = zip(self._workers.layout.groups, actions, strict=True)
+        self.send(actions, resting)
+        return self.receive()
+
+    def send(self, actions: tuple[Any, ...], resting: int = 0) -> None:
+        """Start a step of every copy but the last `resting`."""
         stacked = tuple(
-            action if len(group.agents) > 1 else jax.tree.map(lambda leaf: leaf[None], action)
-            for group, action in groups
+            jax.tree.map(lambda leaf: leaf[None], action) if single else action
+            for single, action in zip(self.singles, actions, strict=True)
         )
-        step = self._workers.step(stacked, resting)
-        self._lengths += np.arange(self.copies) < self.copies - resting
+        self._workers.send(stacked, resting)
+        self._lengths[: self.copies - resting] += 1
+
+    def receive(self) -> tuple[Outcome, ...]:
+        """Wait for the step that `send` started."""
+        step = self._workers.receive()
         outcomes = tuple(
             self._outcome(group, sums.add(group, step.ended), step.ended, shielded=layout.shielded)
             for group, sums, layout in zip(step.groups, self._sums, self._workers.layout.groups, strict=True)
@@ -208,6 +272,95 @@ class HostManyAgentsEnv:
         )
 
 
+class JoinedEnv:
+    """Parts side by side as one: their copies follow one another."""
+
+    def __init__(self, parts: Sequence[HostManyAgentsEnv]) -> None:
+        self._parts = tuple(parts)
+        self.copies = sum(part.copies for part in parts)
+        self.saves_state = all(part.saves_state for part in parts)
+        self._axes = tuple(0 if single else 1 for single in parts[0].singles)
+
+    @property
+    def parts(self) -> tuple[HostGroupedEnv, ...]:
+        """What steps without waiting for the others."""
+        return self._parts
+
+    def reset(self, key: Array) -> tuple[Observed, ...]:
+        """Start every copy from a seed of its own, the same as in one part."""
+        seeds = iter(_seeds(key, self.copies))
+        seen = [part.reset_to(list(itertools.islice(seeds, part.copies))) for part in self._parts]
+        return join_copies(seen, self._axes)
+
+    def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
+        """Step every copy but the last `resting`."""
+        self.send(actions, resting)
+        return self.receive()
+
+    def send(self, actions: tuple[Any, ...], resting: int = 0) -> None:
+        """Start a step in all parts."""
+        shares = split_copies(actions, self._axes, [part.copies for part in self._parts])
+        rests = rest_of_parts(resting, self._parts)
+        for part, share, rest in zip(self._parts, shares, rests, strict=True):
+            part.send(share, rest)
+
+    def receive(self) -> tuple[Outcome, ...]:
+        """Wait for all parts."""
+        return join_copies([part.receive() for part in self._parts], self._axes)
+
+    def state(self) -> Any:  # noqa: ANN401
+        """Return the parts' states; empty where they have no way to save them."""
+        return [part.state() for part in self._parts] if self.saves_state else ()
+
+    def set_state(self, state: Any) -> None:  # noqa: ANN401
+        """Go on from saved states."""
+        for part, saved in zip(self._parts, state if self.saves_state else (), strict=self.saves_state):
+            part.set_state(saved)
+
+    def close(self) -> None:
+        """End the environments and whatever they run in."""
+        for part in self._parts:
+            part.close()
+
+
+def rest_of_parts(resting: int, parts: Sequence[HostGroupedEnv]) -> list[int]:
+    """Return how many copies of each part rest, where the last `resting` of all do."""
+    behind, rests = 0, []
+    for part in reversed(parts):
+        rests.append(min(max(resting - behind, 0), part.copies))
+        behind += part.copies
+    return rests[::-1]
+
+
+def split_copies(
+    records: tuple[Any, ...], axes: Sequence[int], sizes: Sequence[int]
+) -> list[tuple[Any, ...]]:
+    """Cut records, one tree a group, along the axis of copies that each group has."""
+    if len(sizes) == 1:
+        return [records]
+    ends = np.cumsum(sizes).tolist()
+    cuts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    rows = [
+        [
+            jax.tree.map(lambda leaf, at=(slice(None),) * axis + (cut,): np.asarray(leaf)[at], tree)
+            for cut in cuts
+        ]
+        for tree, axis in zip(records, axes, strict=True)
+    ]
+    return list(zip(*rows, strict=True))
+
+
+def join_copies(parts: Sequence[tuple[Any, ...]], axes: Sequence[int]) -> tuple[Any, ...]:
+    """Undo `split_copies`."""
+    if len(parts) == 1:
+        return parts[0]
+    groups = zip(zip(*parts, strict=True), axes, strict=True)
+    return tuple(
+        jax.tree.map(lambda *leaves, axis=axis: np.concatenate(leaves, axis), *trees)
+        for trees, axis in groups
+    )
+
+
 class _Sums:
     """What each agent of a group had of a copy's whole episode, also if it left before the end: `[A, B]`."""
 
@@ -249,6 +402,11 @@ class _Sums:
         self._returns[:, copies] = 0
         self._lengths[:, copies] = 0
         self._costs[:, copies] = 0
+
+
+def _seeds(key: Array, copies: int) -> list[int]:
+    seeds: list[int] = (np.asarray(jax.random.bits(key, (copies,))) >> 1).tolist()
+    return seeds
 
 
 def _seen(observation: GroupObservation) -> Observed:

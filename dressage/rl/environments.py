@@ -17,7 +17,7 @@ from dressage.errors import ConfigError, EnvironmentContractError
 from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.grouped_env import ManyAgentsEnv
 from dressage.learning.groups import Group
-from dressage.learning.host_env import HostManyAgentsEnv
+from dressage.learning.host_env import HostGroupedEnv, host_many_agents_env
 from dressage.learning.logged_run import CompiledLoggedRun, HostLoggedRun, LoggedRun
 from dressage.workers import ACTION_MASK, make_workers, parallel_layout
 from dressage.workers.making import env_maker
@@ -148,8 +148,8 @@ def _host(make_env: Callable[[], Any], config: dict[str, Any], copies: int) -> T
     if not isinstance(make_env, _Once):
         probe.close()
 
-    def make_copies(number: int) -> HostManyAgentsEnv:
-        return HostManyAgentsEnv(
+    def make_copies(number: int) -> HostGroupedEnv:
+        return host_many_agents_env(
             make_workers(make_env, number, layout, num_workers=min(workers, number), timeout=timeout)
         )
 

@@ -73,6 +73,10 @@ class WorkerGroup(Protocol):
         """Wait for the step that `send` started."""
         ...
 
+    def split(self) -> "tuple[WorkerGroup, ...]":
+        """Return groups over the same copies, none of which waits for another; see `StepperGroup.split`."""
+        ...
+
     def close(self) -> None:
         """End the environments and whatever they run in; may be called again."""
         ...
@@ -105,6 +109,15 @@ class Stepper(Protocol):
 
 
 @runtime_checkable
+class SplitStepper(Protocol):
+    """A `Stepper` whose workers can be told apart."""
+
+    def split(self) -> Sequence[Stepper]:
+        """Return a stepper for each worker, over neighbouring copies in their order."""
+        ...
+
+
+@runtime_checkable
 class StateSaver(Protocol):
     """A `Stepper` whose copies' state is within reach.
 
@@ -127,10 +140,16 @@ class StepperGroup:
     """A `WorkerGroup` over any stepper; usable in a `with` statement.
 
     After an error the group is closed: the environments are then in no state to go on from.
+
+    Args:
+        stepper: Moves the copies.
+        layout: How they lie in arrays.
+        first_copy: Number of the first copy, for error texts.
     """
 
-    def __init__(self, stepper: Stepper, layout: ParallelLayout) -> None:
+    def __init__(self, stepper: Stepper, layout: ParallelLayout, first_copy: int = 0) -> None:
         self.layout = layout
+        self._first_copy = first_copy
         self.num_envs = stepper.blocks.ended.shape[0]
         self._stepper = stepper
         self._parts = [[_PartCheck(part) for part in group.action.parts] for group in layout.groups]
@@ -242,6 +261,20 @@ class StepperGroup:
         )
         return HostParallelStep(groups, self._stepper.blocks.ended.copy())
 
+    def split(self) -> "tuple[StepperGroup, ...]":
+        """Return groups over the same copies, none of which waits for another; one where all step as one.
+
+        This group is then of no more use than to be closed, which closes all of them.
+        """
+        if not isinstance(self._stepper, SplitStepper):
+            return (self,)
+        steppers = self._stepper.split()
+        firsts = np.cumsum([0, *(stepper.blocks.ended.shape[0] for stepper in steppers)]).tolist()
+        return tuple(
+            StepperGroup(stepper, self.layout, first)
+            for stepper, first in zip(steppers, firsts, strict=False)
+        )
+
     def close(self) -> None:
         """End the environments and whatever they run in; may be called again."""
         self._state = "closed"
@@ -295,7 +328,7 @@ class StepperGroup:
             self._check_finite(layout, blocks.observation, "observation")
 
     def _place(self, copy: int) -> str:
-        return place(copy, int(self._steps[copy]))
+        return place(self._first_copy + copy, int(self._steps[copy]))
 
     def _check_finite(self, layout: AgentGroup, values: npt.NDArray[np.float32], field: str) -> None:
         # A sum is infinite or NaN where an element is, or where it overflows: then each is looked at.

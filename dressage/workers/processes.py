@@ -56,10 +56,9 @@ class ProcessStepper:
         self.blocks = blocks_over(layout, copies, shared)
         bounds = [index * copies // workers for index in range(workers + 1)]
         self._workers = [_Worker(index, *bounds[index : index + 2]) for index in range(workers)]
-        self._doing = "starting"
         try:
             self._start(context, (maker, layout, shared, copies))
-            self._wait(max(timeout, LONGEST_IMPORT))
+            self.wait(self._workers, max(timeout, LONGEST_IMPORT))
         except BaseException:
             self.close()
             raise
@@ -71,16 +70,20 @@ class ProcessStepper:
 
     def reset(self) -> None:
         """Reset every copy."""
-        self._tell(RESET, "resetting")
-        self._wait()
+        self.tell(self._workers, RESET, "resetting")
+        self.wait(self._workers)
 
     def send(self) -> None:
         """Have every worker step its copies."""
-        self._tell(STEP, "stepping")
+        self.tell(self._workers, STEP, "stepping")
 
     def receive(self) -> None:
         """Wait for every worker."""
-        self._wait()
+        self.wait(self._workers)
+
+    def split(self) -> "list[WorkerStepper]":
+        """Return a stepper for each worker, over the same processes: none of them waits for another."""
+        return [WorkerStepper(self, worker) for worker in self._workers]
 
     def close(self) -> None:
         """End all workers; those that do not end by themselves are killed."""
@@ -90,24 +93,26 @@ class ProcessStepper:
         for worker in self._workers:
             worker.end(deadline)
 
-    def _tell(self, command: bytes, doing: str) -> None:
-        self._doing = doing
-        for worker in self._workers:
+    def tell(self, workers: "list[_Worker]", command: bytes, doing: str) -> None:
+        """Give workers a command; `doing` names it in error texts."""
+        for worker in workers:
+            worker.doing = doing
             try:
                 os.write(worker.commands.fileno(), command)
             except OSError as error:
-                raise worker.lost(doing) from error
+                raise worker.lost() from error
 
-    def _wait(self, timeout: float | None = None) -> None:
-        """Wait until every worker has answered.
+    def wait(self, workers: "list[_Worker]", timeout: float | None = None) -> None:
+        """Wait until workers have answered.
 
         Args:
+            workers: All that have been told something.
             timeout: Seconds; by default those of a step.
 
         Raises:
             WorkerLostError: If one ends or gives no answer in time.
         """
-        waiting = {worker.answers.fileno(): worker for worker in self._workers}
+        waiting = {worker.answers.fileno(): worker for worker in workers}
         poll = select.poll()
         for descriptor in waiting:
             poll.register(descriptor, select.POLLIN)
@@ -116,10 +121,36 @@ class ProcessStepper:
         while waiting:
             ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
             if not ready:
-                raise next(iter(waiting.values())).late(self._doing, seconds)
+                raise next(iter(waiting.values())).late(seconds)
             for descriptor, _ in ready:
                 poll.unregister(descriptor)
-                waiting.pop(descriptor).take_answer(self._doing)
+                waiting.pop(descriptor).take_answer()
+
+
+class WorkerStepper:
+    """A `Stepper` over the copies of one worker among others; closing it closes all of them."""
+
+    def __init__(self, whole: ProcessStepper, worker: "_Worker") -> None:
+        self.blocks = whole.blocks.copies(*worker.copies)
+        self._whole = whole
+        self._workers = [worker]
+
+    def reset(self) -> None:
+        """Reset the worker's copies."""
+        self._whole.tell(self._workers, RESET, "resetting")
+        self._whole.wait(self._workers)
+
+    def send(self) -> None:
+        """Have the worker step its copies."""
+        self._whole.tell(self._workers, STEP, "stepping")
+
+    def receive(self) -> None:
+        """Wait for the worker."""
+        self._whole.wait(self._workers)
+
+    def close(self) -> None:
+        """End all workers."""
+        self._whole.close()
 
 
 class _Worker:
@@ -127,7 +158,8 @@ class _Worker:
 
     def __init__(self, index: int, start: int, stop: int) -> None:
         self.index = index
-        self._copies = (start, stop)
+        self.copies = (start, stop)
+        self.doing = "starting"
         self._process: SpawnProcess | None = None
         self.commands: Connection
         self.answers: Connection
@@ -140,7 +172,7 @@ class _Worker:
         self._errors, error_end = context.Pipe(duplex=False)
         process = context.Process(
             target=work,
-            args=(command_end, answer_end, error_end, *task, *self._copies),
+            args=(command_end, answer_end, error_end, *task, *self.copies),
             name=f"dressage-worker-{self.index}",
             daemon=True,
         )
@@ -149,7 +181,7 @@ class _Worker:
         for end in (command_end, answer_end, error_end):
             end.close()  # Only the worker holds its ends now, so that its death shows.
 
-    def take_answer(self, doing: str) -> None:
+    def take_answer(self) -> None:
         """Read the byte that says done, or raise what the worker met with."""
         answer = os.read(self.answers.fileno(), 1)
         if answer == DONE:
@@ -158,25 +190,25 @@ class _Worker:
             error = self._errors.recv()
             assert isinstance(error, Exception)
             raise error
-        raise self.lost(doing)
+        raise self.lost()
 
-    def lost(self, doing: str) -> WorkerLostError:
+    def lost(self) -> WorkerLostError:
         """Return an error that says how the process ended."""
         assert self._process is not None
         self._process.join(PATIENCE)
         hint = (
             ' A script that starts workers must do so under `if __name__ == "__main__":`.'
-            if doing == "starting"
+            if self.doing == "starting"
             else ""
         )
         return WorkerLostError(
-            f"{self._name()} ended with {exit_words(self._process.exitcode)} while {doing}.{hint}"
+            f"{self._name()} ended with {exit_words(self._process.exitcode)} while {self.doing}.{hint}"
         )
 
-    def late(self, doing: str, timeout: float) -> WorkerLostError:
+    def late(self, timeout: float) -> WorkerLostError:
         """Return an error that says that no answer came."""
         error = WorkerLostError(
-            f"{self._name()} gave no answer within {timeout:g} s while {doing}; it was ended. "
+            f"{self._name()} gave no answer within {timeout:g} s while {self.doing}; it was ended. "
             "If its environment needs longer, raise the timeout."
         )
         error.hung = True
@@ -202,7 +234,7 @@ class _Worker:
             connection.close()
 
     def _name(self) -> str:
-        start, stop = self._copies
+        start, stop = self.copies
         assert self._process is not None
         which = f"copy {start}" if stop == start + 1 else f"copies {start} to {stop - 1}"
         return f"Worker {self.index} (environment {which}, pid {self._process.pid})"

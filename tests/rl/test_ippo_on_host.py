@@ -192,7 +192,8 @@ def test_worker_processes_change_nothing_and_a_lost_one_is_named(longer):
     learner = IPPO({**SMALL, "num_workers": 2})
     result = learner.train(make_relay, 3 * ROLLOUT)
     assert result.state.environment == ()  # What lies in other processes is not saved.
-    assert_equal(result.agent_states, longer.agent_states)
+    # One copy acts here where two act in one process: products of other shapes round otherwise.
+    assert largest_difference(result.agent_states, longer.agent_states) < 1e-6
     assert result.history == longer.history
     assert len(multiprocessing.active_children()) == 2
     learner.close()

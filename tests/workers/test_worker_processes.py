@@ -67,6 +67,49 @@ def test_workers_are_processes_of_their_own_with_one_thread_and_without_jax():
     assert "OMP_NUM_THREADS" not in os.environ or os.environ["OMP_NUM_THREADS"]
 
 
+def test_split_workers_give_what_they_give_together():
+    together = everything(2)
+    with make_workers(Counting, 3, num_workers=2) as group:
+        apart = split_steps(group.split(), 40)
+    for one, other in zip(together[-len(apart) :], apart, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def split_steps(parts, steps):
+    """As `everything_of` behind the reset; sent out before any answers, and taken in from the last."""
+    assert [part.num_envs for part in parts] == [1, 2]
+    for part, seeds in zip(parts, [[0], [1, 2]], strict=True):
+        part.reset(seeds)
+    generator, arrays = np.random.default_rng(0), []
+    for _ in range(steps):
+        whole = actions(generator, 3)
+        parts[0].send([taken[:, :1] for taken in whole])
+        parts[1].send([taken[:, 1:] for taken in whole])
+        second, first = parts[1].receive(), parts[0].receive()
+        arrays.append(np.concatenate([first.ended, second.ended]))
+        pairs = zip(first.groups, second.groups, strict=True)
+        arrays += [
+            np.concatenate(two, 1) for pair in pairs for two in zip(*map(arrays_of, pair), strict=True)
+        ]
+    return arrays
+
+
+def test_a_group_in_one_process_is_one_part():
+    with make_workers(Counting, 3) as group:
+        assert group.split() == (group,)
+
+
+def test_a_split_worker_is_named_by_the_numbers_of_its_copies():
+    group = make_workers(Counting, 3, num_workers=2)
+    last = group.split()[1]
+    last.reset([1, 2])
+    taken = zeros(2)
+    taken[1][0, 1] = np.nan
+    with pytest.raises(EnvironmentContractError, match="Environment copy 2, step 0"):
+        last.step(taken)
+    group.close()
+
+
 def test_a_task_name_is_made_in_the_workers():
     with make_workers(SPREAD, 2, num_workers=2) as group, make_workers(SPREAD, 2) as inline:
         assert group.layout == inline.layout
@@ -87,7 +130,8 @@ def test_a_worker_that_exits_is_named_with_copies_process_and_exit_code():
     group.step(zeros(3))
     with pytest.raises(
         WorkerLostError,
-        match=r"Worker 0 \(environment copy 0, pid \d+\) ended with exit code 7 while stepping",
+        match=r"Worker (0 \(environment copy 0|1 \(environment copies 1 to 2), pid \d+\) "
+        "ended with exit code 7 while stepping",  # Both end; either may be seen first.
     ):
         group.step(zeros(3))
     with pytest.raises(RuntimeError, match="closed"):
