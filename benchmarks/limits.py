@@ -5,7 +5,7 @@ trains five seeds at once, then each seed's policy plays 1,000 episodes with sam
 over the seeds: how much of the optimum was reached, whether the cost kept the limit to two standard errors
 of 1,000 episodes, and what the multiplier was on average over the second half of training.
 
-The second part trains CPO and ICPO on `crossing` at the same limit and counts the violations of training.
+The last part trains CPO and ICPO on `crossing` and counts the violations of training.
 
     python benchmarks/limits.py
     python benchmarks/limits.py --only shortcut_cmdp --learners CPO
@@ -14,7 +14,7 @@ The second part trains CPO and ICPO on `crossing` at the same limit and counts t
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,14 @@ SETTINGS: dict[str, Record] = {
     "ICPO": COMMON,
 }
 LEARNERS: dict[str, Learner] = {"IPPO_Lagrangian": IPPO_Lagrangian, "CPO": CPO, "ICPO": ICPO}
+SHAPINGS: tuple[tuple[str, Record], ...] = (
+    ("CPO", {}),
+    ("CPO", {"cost_limit": 0.5}),
+    ("CPO", {"cost_limit": 0.25}),
+    ("ICPO", {}),
+    ("ICPO", {"shaping_coef": 0.1}),
+)
+"""Learners on `crossing`, with what differs from a limit of 1 and the default shaping."""
 MULTIPLIERS = {"IPPO_Lagrangian": "multiplier", "CPO": "cost_multiplier", "ICPO": "cost_multiplier"}
 
 
@@ -142,8 +150,8 @@ def _costs_much(event: TrainEvent) -> bool:
     return event.metrics["agent"]["episode_cost"] >= 0.95
 
 
-def shaping(name: str, seeds: int, steps: int = 614_400) -> Record:
-    """Train on `crossing` and count what training violated."""
+def shaping(name: str, changes: Record, seeds: int, steps: int = 614_400) -> Record:
+    """Train on `crossing` and count what training violated; numbers are by seed, over all agents."""
     env = envs.make("crossing", continuous=False)
     settings = {
         "num_envs": 32,
@@ -151,6 +159,7 @@ def shaping(name: str, seeds: int, steps: int = 614_400) -> Record:
         "learning_rate": 1e-3,
         "cost_limit": 1.0,
         "cost_gamma": 0.99,
+        **changes,
     }
     learner = LEARNERS[name](settings)
     start = time.perf_counter()
@@ -159,15 +168,14 @@ def shaping(name: str, seeds: int, steps: int = 614_400) -> Record:
     played = learner.evaluate(env, EPISODES)
     agents = list(played)
     episodes = [
-        [episode["agent_costs"][agent] for episode in result.history]
+        [episode["agent_costs"][agent] for episode in result.history for agent in agents]
         for result in results
-        for agent in agents
     ]
     return {
-        "learner": name,
+        "learner": ", ".join([name, *(f"{option} {value:g}" for option, value in changes.items())]),
         "steps": steps,
         "seconds": seconds,
-        "limit": 1.0,
+        "limit": settings["cost_limit"],
         "training_cost": [float(np.mean(one)) for one in episodes],
         "training_share_above": [float(np.mean(np.array(one) > 1.0)) for one in episodes],
         "returns": np.mean([played[a]["returns"] for a in agents], axis=(0, 2)).tolist(),
@@ -200,16 +208,16 @@ def limits_table(rows: list[Record]) -> str:
 
 
 def shaping_table(rows: list[Record]) -> str:
-    """Write the rows of `shaping` as Markdown."""
-    lines = ["| learner | cost in training | episodes above the limit | final return | final cost |"]
+    """Write the rows of `shaping` as Markdown, each number with its standard deviation over the seeds."""
+    lines = ["| learner | cost in training | training episodes that cost more than 1 | return | cost |"]
     lines.append("|" + " --- |" * 5)
     for row in rows:
         cells = (
             row["learner"],
-            f"{np.mean(row['training_cost']):.3f}",
-            f"{np.mean(row['training_share_above']):.1%}",
-            f"{np.mean(row['returns']):.3f}",
-            f"{np.mean(row['costs']):.3f}",
+            _spread(row["training_cost"]),
+            _spread(100 * np.array(row["training_share_above"])) + " %",
+            _spread(row["returns"]),
+            _spread(row["costs"]),
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -224,6 +232,10 @@ def recovery_table(rows: list[Record]) -> str:
             f"| {row['learner']} | {row['limit']:g} | {before:.3f} | {after:.3f} | {row['steps']:,} |"
         )
     return "\n".join(lines)
+
+
+def _spread(by_seed: Sequence[float]) -> str:
+    return f"{np.mean(by_seed):.2f} ± {np.std(by_seed, ddof=1):.2f}"
 
 
 def _late_mean(rows: list[dict[str, float]], name: str) -> float:
@@ -258,7 +270,7 @@ def main() -> None:
         jobs = [lambda n=name: recovery(n, given.seeds) for name in given.learners]
         _collect("recovery", jobs, recovery_table)
     if given.part in (None, "shaping"):
-        jobs = [lambda n=name: shaping(n, given.seeds) for name in ("CPO", "ICPO")]
+        jobs = [lambda n=name, c=changes: shaping(n, c, given.seeds) for name, changes in SHAPINGS]
         _collect("shaping", jobs, shaping_table)
 
 
