@@ -16,7 +16,8 @@ def read_config(path: Path | None, algorithm: Algorithm[Any]) -> dict[str, Any]:
 
     Args:
         path: The file; None for none.
-        algorithm: Whose options; one with a `config_option` takes the whole file as that.
+        algorithm: Whose options; one with a `config_option` takes the whole file as that, unless the file
+            names that option itself, as what `dressage config --yaml` prints does.
 
     Raises:
         ConfigError: If there is no such file, or it holds no YAML mapping.
@@ -31,7 +32,7 @@ def read_config(path: Path | None, algorithm: Algorithm[Any]) -> dict[str, Any]:
         raise ConfigError(f"--config: {path} is no YAML: {error}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"--config: {path} must hold a mapping from names to values.")
-    if algorithm.config_option is not None:
+    if algorithm.config_option is not None and algorithm.config_option not in content:
         return {algorithm.config_option: content}
     check_names(
         map(str, content), [option.name for option in algorithm.options], f"{path}: {algorithm.title}"

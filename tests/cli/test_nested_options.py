@@ -49,6 +49,15 @@ def test_a_file_fills_the_option_that_the_algorithm_names(rsl_rl, tmp_path):
     assert read_config(None, rsl_rl) == {}
 
 
+def test_what_config_prints_is_a_file_of_all_options(rsl_rl, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("num_envs: 8\nrsl_rl: {num_steps_per_env: 24}\n")
+    assert read_config(path, rsl_rl) == {"num_envs": 8, "rsl_rl": {"num_steps_per_env": 24}}
+    path.write_text("num_env: 8\nrsl_rl: {num_steps_per_env: 24}\n")
+    with pytest.raises(ConfigError, match=r"has no option 'num_env'. Did you mean 'num_envs'"):
+        read_config(path, rsl_rl)
+
+
 def test_a_file_holds_the_options_of_other_algorithms(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("LR: 0.001\n")
