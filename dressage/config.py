@@ -91,7 +91,11 @@ class Option:
             return None
         checked = _CONVERTERS[self.kind](value, self)
         if checked is None:
-            raise ConfigError(f"{owner} option {self.name!r} must be {self.allowed()}, got {value!r}.")
+            near = nearest_name(value, self.choices) if isinstance(value, str) else None
+            raise ConfigError(
+                f"{owner} option {self.name!r} must be {self.allowed()}, got {value!r}."
+                + (f" Did you mean {near!r}?" if near else "")
+            )
         return checked
 
     def in_range(self, number: float) -> bool:

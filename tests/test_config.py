@@ -117,7 +117,7 @@ def test_the_nearest_name_is_a_known_one_or_none(name, known):
         (LEARNING_RATE, 0, "a finite number > 0"),
         (CLIP, -0.2, "a finite number > 0 and < 1"),
         (CLIP, 1.0, "a finite number > 0 and < 1"),
-        (ACTIVATION, "tahn", "one of 'tanh', 'relu'"),
+        (ACTIVATION, "zzz", "one of 'tanh', 'relu'"),
         (ACTIVATION, None, "one of 'tanh', 'relu'"),
         (TARGET_KL, 0.0, "a finite number > 0 or None"),
         (ANNEAL, 1, "True or False"),
@@ -130,6 +130,10 @@ def test_the_nearest_name_is_a_known_one_or_none(name, known):
 )
 def test_a_wrong_value_is_refused_with_its_name_itself_and_the_allowed_range(option, value, allowed):
     assert refused(option, value) == f"IPPO option {option.name!r} must be {allowed}, got {value!r}."
+
+
+def test_a_misspelled_choice_is_refused_with_the_nearest_one():
+    assert refused(ACTIVATION, "rleu").endswith("one of 'tanh', 'relu', got 'rleu'. Did you mean 'relu'?")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -126,7 +126,8 @@ class Config(Base):
 
     Derive from this class to override `EVAL_METRICS_JAX_CB` or `EVAL_METRICS_HOST_CB`; an undecorated
     subclass works under `jit`. Legal values, units and meanings stand in `OPTIONS` and on the options page of
-    the documentation.
+    the documentation. The constructor and `replace` refuse unknown names; values may be traced, so that they
+    are checked by `validate`, `train` and `make_trainer`.
 
     Attributes:
         LR: Learning rate.
@@ -156,6 +157,8 @@ class Config(Base):
         VERBOSE: Whether evaluations print.
         DEBUG: Whether updates print.
     """
+
+    OWNER: ClassVar[str | None] = "PPO"
 
     LR: float = _traced("LR")
     NUM_ENVS: int = _static("NUM_ENVS")

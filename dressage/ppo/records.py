@@ -1,14 +1,35 @@
 """The records of single-agent PPO that users' callbacks see."""
 
-from typing import Any
+import inspect
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
+from dressage.config import check_names
+
 
 class Base(struct.PyTreeNode):
-    """Base of PPO's frozen records, all of them pytrees."""
+    """Base of PPO's frozen records, all of them pytrees; a name that is no field is refused.
+
+    Attributes:
+        OWNER: What error texts call the owner of the fields; None takes the class's name.
+    """
+
+    OWNER: ClassVar[str | None] = None
+
+    def __new__(cls, *values: Any, **named: Any) -> Self:  # noqa: ANN401 (`__init__` takes the values)
+        """Refuse unknown names before `__init__`, which `replace` calls, too, would raise a bare TypeError.
+
+        Raises:
+            ConfigError: If a name is unknown; the text has the nearest one that is known.
+        """
+        if not named.keys() <= cls.__dataclass_fields__.keys():
+            parameters = inspect.signature(cls.__init__).parameters
+            if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
+                check_names(named, list(parameters)[1:], cls.OWNER or cls.__name__)
+        return super().__new__(cls)
 
 
 class Transition(Base):

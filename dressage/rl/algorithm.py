@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -35,6 +35,19 @@ class Algorithm(abc.ABC):
     NAME: ClassVar[str]
     OPTIONS: ClassVar[Options]
     ADAPTER: ClassVar[type[PolicyAdapter]] = PolicyAdapter
+
+    def __new__(cls, cfg: dict[str, Any] | None = None, *, seed: int = 0, **misplaced: Any) -> Self:  # noqa: ANN401 (`__init__` takes the rest)
+        """Refuse options that stand outside of the dict, for all learners alike.
+
+        Raises:
+            ConfigError: If there are any; the text shows how to write them.
+        """
+        if misplaced:
+            raise ConfigError(
+                f"{cls.NAME} takes its options in one dict: {cls.__name__}({_shown(misplaced)}); by name it "
+                f"takes cfg and seed only, got {', '.join(misplaced)}."
+            )
+        return super().__new__(cls)
 
     def __init__(self, cfg: dict[str, Any] | None = None, *, seed: int = 0) -> None:
         """Check options and seed; nothing is compiled.
@@ -270,6 +283,10 @@ def _checked_steps(total_timesteps: Any, owner: str) -> int:  # noqa: ANN401
             f"{owner}.train needs total_timesteps as a whole number >= 0, got {total_timesteps!r}."
         )
     return total
+
+
+def _shown(options: dict[str, Any]) -> str:
+    return "{" + ", ".join(f'"{name}": {value!r}' for name, value in options.items()) + "}"
 
 
 def _checked_seed(seed: Any, owner: str) -> int:  # noqa: ANN401

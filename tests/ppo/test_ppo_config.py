@@ -1,6 +1,9 @@
 """PPO's configuration: defaults, types, ranges, and the texts that refuse a wrong one."""
 
+import copy
 import dataclasses
+import inspect
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,7 @@ import pytest
 
 from dressage.envs import make
 from dressage.errors import ConfigError
-from dressage.ppo import OPTIONS, Config, train
+from dressage.ppo import OPTIONS, Config, Diagnostics, train
 from dressage.ppo.config import FLOATS
 from tests.ppo.small_tasks import SMALL
 from tests.seed_defaults import SEED_DEFAULTS
@@ -178,3 +181,43 @@ def test_evaluations_are_spread_evenly_and_the_last_ends_the_run(frequency, upda
 
 def test_the_largest_minibatch_of_32_samples_in_3_parts_has_11():
     assert Config(NUM_ENVS=4, NUM_STEPS=8, NUM_MINIBATCHES=3).MINIBATCH_SIZE == 11
+
+
+@pytest.mark.parametrize(
+    "given", [lambda: Config(GAMA=0.9), lambda: Config().replace(GAMA=0.9), lambda: Config(GAMMA=0.9, GAMA=1)]
+)
+def test_the_constructor_and_replace_refuse_an_unknown_name_with_the_nearest(given):
+    with pytest.raises(ConfigError, match=r"^PPO has no option 'GAMA'\. Did you mean 'GAMMA'\?$"):
+        given()
+
+
+def test_a_field_of_another_record_that_does_not_exist_is_refused_by_its_name():
+    with pytest.raises(ConfigError, match=r"^Diagnostics has no option 'aproxkl'\. Did you mean 'approxkl'"):
+        Diagnostics(aproxkl=0.0)
+
+
+def test_a_subclass_may_have_fields_and_a_constructor_of_its_own():
+    class Wider(Config):
+        weight: float = 2.0
+
+    class Named(Config):
+        def __init__(self, gamma):
+            Config.__init__(self, GAMMA=gamma)
+
+    assert Wider(weight=3.0).replace(GAMMA=0.5).weight == 3.0
+    assert Named(gamma=0.5).GAMMA == 0.5
+    with pytest.raises(ConfigError, match=r"PPO has no option 'wieght'\. Did you mean 'weight'\?"):
+        Wider(wieght=3.0)
+    assert float(jax.jit(lambda config: config.weight)(Wider())) == 2.0
+
+
+def test_the_constructors_signature_and_copies_of_a_configuration_are_as_before():
+    assert list(inspect.signature(Config).parameters) == list(SEED_DEFAULTS)
+    assert pickle.loads(pickle.dumps(copy.deepcopy(Config(GAMMA=0.5)))) == Config(GAMMA=0.5)
+
+
+def test_a_misspelled_choice_gets_the_nearest_one():
+    with pytest.raises(ConfigError, match=r"got 'rleu'\. Did you mean 'relu'\?$"):
+        Config(HIDDEN_ACTIVATION="rleu").validate()
+    with pytest.raises(ConfigError, match=r"got 'zzz'\.$"):
+        Config(HIDDEN_ACTIVATION="zzz").validate()

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import re
 
 import numpy as np
 import pytest
@@ -174,3 +175,14 @@ def test_every_option_changes_what_is_learned(ordinary, name, value):
     ours, theirs = ([one.agent_states[agent].params for agent in "ab"] for one in (result, ordinary))
     shapes = [[leaf.shape for leaf in leaves_of(one)] for one in (ours, theirs)]
     assert shapes[0] != shapes[1] or largest_difference(ours, theirs) > 1e-5
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda one: one.NAME)
+def test_options_outside_of_the_dict_are_refused_with_how_to_write_them(learner):
+    text = re.escape(
+        f'{learner.NAME} takes its options in one dict: {learner.__name__}({{"gae_lambda": 0.9}})'
+    )
+    with pytest.raises(ConfigError, match=text):
+        learner(gae_lambda=0.9)
+    with pytest.raises(ConfigError, match="by name it takes cfg and seed only, got gae_lambda, gamma"):
+        learner({}, gae_lambda=0.9, gamma=1)
