@@ -13,6 +13,28 @@ from typing import Any, Literal
 
 from dressage.errors import ConfigError
 
+_ONE_MEANING = (
+    {"lr", "learning_rate"},
+    {"num_steps", "n_steps", "rollout_length", "num_steps_per_env"},
+    {
+        *("epochs", "num_epochs", "n_epochs", "ppo_epochs"),
+        *("update_epochs", "learning_epochs", "num_learning_epochs"),
+    },
+    {"num_minibatches", "n_minibatches", "mini_batches", "num_mini_batches"},
+    {"num_envs", "n_envs"},
+    {"gamma", "discount", "discount_factor"},
+    {"gae_lambda", "lambda", "lam"},
+    {"clip_eps", "clip_range", "clip_coef", "clip_param"},
+    {"ent_coef", "entropy_coef"},
+    {"vf_coef", "value_coef", "value_loss_coef"},
+    {"anneal_lr", "anneal_learning_rate"},
+    {"normalize_env", "normalize_observations"},
+    {"hidden_activation", "activation", "network.activation"},
+    {"num_hidden_units", "hidden_sizes", "network.hidden_sizes"},
+    {"num_hidden_layers", "hidden_sizes", "network.hidden_sizes"},
+)
+"""What the learners here and elsewhere call the same option, in lower case."""
+
 Kind = Literal[
     "integer",
     "number",
@@ -136,12 +158,15 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is spelled most like `name`, or None where none is near.
+    """Return the known name that means what `name` does, else that which is spelled most like it, or None.
 
     Case is ignored, since a wrong case is the commonest slip.
     """
     by_folded = {candidate.casefold(): candidate for candidate in known}
-    matches = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    folded = name.casefold()
+    synonyms = [other for names in _ONE_MEANING if folded in names for other in sorted(names)]
+    matches = [other for other in (folded, *synonyms) if other in by_folded]
+    matches = matches or difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
     return by_folded[matches[0]] if matches else None
 
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from dressage.config import Option, check_names, merge_configs, nearest_name, suggest, whole_number
 from dressage.errors import ConfigError, DressageError
+from dressage.ppo import OPTIONS as PPO_OPTIONS
+from dressage.rl.options import IPPO_OPTIONS
 
 KNOWN = (
     "gamma",
@@ -93,6 +95,35 @@ def test_a_name_with_one_letter_missing_finds_itself(name, data):
 @given(st.text(), st.lists(st.text()))
 def test_the_nearest_name_is_a_known_one_or_none(name, known):
     assert nearest_name(name, known) in {None, *known}
+
+
+PPO_NAME_AND_IPPO_NAME = [
+    ("LR", "learning_rate"),
+    ("NUM_STEPS", "rollout_length"),
+    ("UPDATE_EPOCHS", "learning_epochs"),
+    ("NUM_MINIBATCHES", "mini_batches"),
+    ("ENT_COEF", "entropy_coef"),
+    ("VF_COEF", "value_coef"),
+    ("ANNEAL_LR", "anneal_learning_rate"),
+    ("NORMALIZE_ENV", "normalize_observations"),
+    ("HIDDEN_ACTIVATION", "network.activation"),
+]
+PPO_NAMES = [option.name for option in PPO_OPTIONS]
+IPPO_NAMES = [option.name for option in IPPO_OPTIONS]
+
+
+@pytest.mark.parametrize(("ppo", "ippo"), PPO_NAME_AND_IPPO_NAME)
+def test_another_learners_name_is_answered_with_the_name_here(ppo, ippo):
+    assert nearest_name(ppo, IPPO_NAMES) == ippo
+    assert nearest_name(ippo, PPO_NAMES) == ppo
+
+
+@pytest.mark.parametrize("name", ["epochs", "num_epochs", "n_epochs"])
+def test_what_is_called_differently_elsewhere_is_found_by_its_meaning(name):
+    assert nearest_name(name, IPPO_NAMES) == "learning_epochs"
+    assert nearest_name(name, PPO_NAMES) == "UPDATE_EPOCHS"
+    with pytest.raises(ConfigError, match=r"^IPPO has no option 'NUM_STEPS'\. Did you mean 'rollout_length'"):
+        check_names(["NUM_STEPS"], IPPO_NAMES, "IPPO")
 
 
 # Values
