@@ -11,6 +11,7 @@ from dressage.envs.functional import BaseEnv
 from dressage.learning import scan_driver
 from dressage.learning.metrics import ChunkSums
 from dressage.learning.records import LearnerState
+from dressage.ppo.arguments import check_arguments, check_key
 from dressage.ppo.callbacks import evaluation_callback, update_callback
 from dressage.ppo.config import Config
 from dressage.ppo.records import Diagnostics
@@ -35,7 +36,8 @@ def train(env: BaseEnv, config: Config, rng: Array) -> PPOResult:
         all is well).
 
     Raises:
-        ConfigError: If the configuration is not legal for this environment.
+        ConfigError: If the configuration is not legal for this environment, or there is no configuration or
+            key in its place.
         EnvironmentContractError: If the environment breaks its contract.
         UnsupportedSpaceError: If its spaces are not supported.
 
@@ -44,6 +46,8 @@ def train(env: BaseEnv, config: Config, rng: Array) -> PPOResult:
         from the final observation; advantages are normalised once a rollout; statistics act frozen during a
         rollout.
     """
+    check_arguments(env, config, "train", host=False)
+    check_key(rng)
     session = Session.of(env, config)
     config = session.config
     state = scan_driver.init(session.env, session.groups, rng)

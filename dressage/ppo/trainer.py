@@ -12,6 +12,7 @@ from dressage.learning.host_driver import HostRun, SeedBySeed
 from dressage.learning.host_env import HostSingleAgentEnv
 from dressage.learning.runs import CompiledRun, HostMetrics, Run
 from dressage.learning.specs import AGENT, AgentSpec, ObservationLayout, agent_spec
+from dressage.ppo.arguments import check_arguments
 from dressage.ppo.config import Config
 from dressage.ppo.fine_tuning import check_fits, start_from
 from dressage.ppo.policy import NormalizeVec, Policy
@@ -123,10 +124,13 @@ def make_trainer(env: BaseEnv | HostTask, config: Config, seeds: tuple[int, ...]
         seeds: The seeds to train side by side.
 
     Raises:
-        ConfigError: If the configuration is not legal for this environment, or there is no seed.
+        ConfigError: If the configuration is not legal for this environment or is none, or there is no seed.
         EnvironmentContractError: If the environment breaks its contract.
         UnsupportedSpaceError: If its spaces are not supported.
     """
+    check_arguments(env, config, "make_trainer", host=True)
+    if isinstance(seeds, int):
+        raise ConfigError(f"`make_trainer` takes a tuple of seeds, got {seeds!r}: seeds=({seeds!r},).")
     if not seeds:
         raise ConfigError("A run needs at least one seed, got none.")
     if isinstance(env, HostTask):
