@@ -21,6 +21,7 @@ environment copies.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -303,6 +304,14 @@ class BasePolicy(ABC):
     @abstractmethod
     def num_steps(self) -> int:
         """Steps of each copy that one update learns from, `T`."""
+
+    def collecting(self) -> AbstractContextManager[None]:
+        """Return what a worker enters while it steps its environment or sets its state. EVAL only.
+
+        By default nothing. A framework that records operations for gradients turns that off here, once a
+        fragment, for the environment too.
+        """
+        return nullcontext()
 
     @abstractmethod
     def rollout_step(self, env_ret: EnvRet) -> PolicyResponse:

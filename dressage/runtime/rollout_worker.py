@@ -62,7 +62,7 @@ class RolloutWorker:
         """
         began = time.perf_counter()
         self._policy.load_weights(order.weights)
-        with self._drawing(order.stream):
+        with self._drawing(order.stream), self._policy.collecting():
             fragment = self._collect()
         stream = None if order.stream is None else self._policy.random_state()
         episodes = self._open.add(fragment)
@@ -89,7 +89,8 @@ class RolloutWorker:
             self._keep_stream(state.stream)
         if state.environment is None:
             return
-        self._env.load_state(state.environment)
+        with self._policy.collecting():
+            self._env.load_state(state.environment)
         self._present = None
         self._policy.load_rollout_state(state.policy)
         self._open.rows = np.array(state.episodes)

@@ -145,3 +145,47 @@ def test_a_student_that_is_taught_equals_that_of_rsl_rls_runner(tmp_path):
     states.pop("schedule")
     theirs = {"student": runner.alg.student.state_dict(), "teacher": runner.alg.teacher.state_dict()}
     assert largest_difference(theirs, states) == 0.0
+
+
+class InPlace(Pendulum):
+    """Writes rewards, ends and restored states into the same memory at every step, as fast simulators do."""
+
+    def __init__(self):
+        super().__init__(num_envs=6, max_steps=11, seed=3)
+        self.modes = []
+        self._rewards = torch.zeros(6)
+        self._dones, self._time_outs = torch.zeros(6, dtype=torch.bool), torch.zeros(6, dtype=torch.bool)
+
+    def step(self, actions):
+        self.modes.append(torch.is_inference_mode_enabled())
+        observation, rewards, dones, extras = super().step(actions)
+        self._rewards[:], self._dones[:], self._time_outs[:] = rewards, dones, extras["time_outs"]
+        return observation, self._rewards, self._dones, {"time_outs": self._time_outs}
+
+    def load_state(self, state):
+        self._states.copy_(torch.tensor(state["states"]))
+        self.episode_length_buf.copy_(torch.tensor(state["episode_length"]))
+        self._random.set_state(torch.tensor(state["random"]))
+
+
+def test_an_environment_that_reuses_the_memory_of_rewards_and_ends_teaches_what_it_teaches_the_runner():
+    assert_equal_after_five_iterations(ppo_config(), InPlace)
+
+
+def test_the_environment_is_stepped_in_the_mode_in_which_the_runner_steps_it():
+    theirs, ours = InPlace(), InPlace()
+    run_runner(ppo_config(), theirs, iterations=1)
+    run_engine(ppo_config(), lambda: ours, iterations=1)
+    assert set(theirs.modes) == set(ours.modes) == {True}
+
+
+def test_a_state_is_restored_in_the_mode_in_which_the_environment_was_stepped(tmp_path):
+    env = InPlace()
+    spec = RunSpec(RSLRLPolicy, PolicyConfig(policy_kwargs=ppo_config()), lambda seed: VecEnvRollouts(env))
+    with Engine(spec, RuntimeConfig(seed=7)) as engine:
+        engine.run(1)
+        engine.save(tmp_path / "checkpoint")
+        states = env.states.clone()
+        engine.run(2)
+        engine.resume(tmp_path / "checkpoint")
+    assert torch.equal(env.states, states)

@@ -34,7 +34,8 @@ def choose(
         device: Where the models live.
     """
     observation = as_groups(env_ret.observation, device)
-    before = {name: hidden_parts(getattr(algorithm, name).get_hidden_state()) for name in models}
+    recurrent = tuple(name for name in models if getattr(algorithm, name).is_recurrent)
+    before = {name: hidden_parts(getattr(algorithm, name).get_hidden_state()) for name in recurrent}
     action = algorithm.act(observation)
     step, algorithm.transition = algorithm.transition, RolloutStorage.Transition()
     privileged = step.privileged_actions
@@ -46,7 +47,7 @@ def choose(
         value=step.values,
         log_prob=step.actions_log_prob,
         distribution_params=tuple(step.distribution_params or ()),
-        hidden_state=_started_from(algorithm, models, before),
+        hidden_state=_started_from(algorithm, before),
         extras={} if privileged is None else {"privileged_action": privileged},
     )
 
@@ -63,6 +64,8 @@ def answer(
 ) -> PolicyResponse:
     """Join a pending response with the environment's return into a whole transition.
 
+    Reward and flags are copied: environments write the next ones into the same memory.
+
     Args:
         algorithm: What acted.
         models: Names of its two models.
@@ -74,9 +77,9 @@ def answer(
         EnvironmentContractError: If the return lacks reward or flags, or they have another size.
     """
     device = pending.action.device
-    reward = _answered(env_ret, "last_reward", pending).to(device)
-    terminated = _answered(env_ret, "last_terminated", pending).to(device).bool()
-    truncated = _answered(env_ret, "last_truncated", pending).to(device).bool()
+    reward = _answered(env_ret, "last_reward", pending).to(device, copy=True)
+    terminated = _answered(env_ret, "last_terminated", pending).to(device, torch.bool, copy=True)
+    truncated = _answered(env_ret, "last_truncated", pending).to(device, torch.bool, copy=True)
     fields: dict[str, Any] = {"reward": reward, "terminated": terminated, "truncated": truncated}
     if pending.value is not None:
         fields |= _bootstrap(algorithm, env_ret, pending.value, terminated, truncated, rule)
@@ -106,14 +109,12 @@ def load_hidden_state(
         getattr(algorithm, name).reset(hidden_state=join_parts(parts))
 
 
-def _started_from(
-    algorithm: Algorithm, models: tuple[str, str], before: Mapping[str, tuple[Tensor, ...]]
-) -> dict[str, Tensor]:
+def _started_from(algorithm: Algorithm, before: Mapping[str, tuple[Tensor, ...]]) -> dict[str, Tensor]:
     started: dict[str, Tensor] = {}
-    for name in models:
+    for name, found in before.items():
         after = hidden_parts(getattr(algorithm, name).get_hidden_state())
         # A module that has not stepped yet has no state; it starts from zeros.
-        parts = before[name] or tuple(torch.zeros_like(part) for part in after)
+        parts = found or tuple(torch.zeros_like(part) for part in after)
         started |= {f"{name}/{index}": part.transpose(0, 1) for index, part in enumerate(parts)}
     return started
 

@@ -47,6 +47,10 @@ def stack(
     _check_transitions(transitions)
     rows = [_flatten(transition) for transition in transitions]
     steps: Tensors = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    if "bootstrap_value" in steps:
+        by_final = [transition.bootstrap_rule == "final_observation" for transition in transitions]
+        rows_by_final = torch.tensor(by_final, device=device).unsqueeze(1)
+        steps["bootstraps_final"] = steps["truncated"] & rows_by_final
     groups = as_groups(env_ret.observation, device)
     last: Tensors = {f"observation/{name}": groups[name] for name in groups.keys()} | dict(hidden)
     finals = _stack_finals(transitions)
@@ -173,11 +177,7 @@ def _flatten(transition: PolicyResponse) -> Tensors:
         "truncated": transition.truncated,
         "bootstrap_value": transition.bootstrap_value,
     }
-    flat |= {name: tensor for name, tensor in single.items() if tensor is not None}
-    if transition.bootstrap_value is not None:
-        by_final = transition.bootstrap_rule == "final_observation"
-        flat["bootstraps_final"] = flat["truncated"] if by_final else torch.zeros_like(flat["truncated"])
-    return flat
+    return flat | {name: tensor for name, tensor in single.items() if tensor is not None}
 
 
 def _stack_finals(transitions: Sequence[PolicyResponse]) -> Tensors:

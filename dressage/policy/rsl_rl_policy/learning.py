@@ -55,10 +55,10 @@ def fill(algorithm: Algorithm, models: tuple[str, str], steps: Tensors, last: Te
     for name in models:
         getattr(algorithm, name).reset()
     intrinsic = []
-    for step, held in enumerate(_transitions(models, steps)):
-        vars(algorithm.transition).update(held, observations=observations[step])
-        extras = {"time_outs": by_rule[step]}
-        algorithm.process_env_step(observations[step + 1], rewards[step], dones[step], extras)
+    answers = (observations[:-1], observations[1:], rewards, dones, by_rule)
+    for held, seen, after, reward, done, time_out in zip(_transitions(models, steps), *answers, strict=True):
+        vars(algorithm.transition).update(held, observations=seen)
+        algorithm.process_env_step(after, reward, done, {"time_outs": time_out})
         intrinsic.append(getattr(algorithm, "intrinsic_rewards", None))
     _compute_returns(algorithm, last, observations[-1])
     found = [rewards.mean() for rewards in intrinsic if rewards is not None]

@@ -56,9 +56,9 @@ def as_array(tensor: Tensor) -> np.ndarray:
 
 
 def flatten(states: Mapping[str, Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
-    """Return states as arrays of their own by `module/name`."""
+    """Return states as arrays by `module/name`; on the CPU they share the states' memory."""
     return {
-        f"{module}/{name}": as_array(tensor).copy()
+        f"{module}/{name}": as_array(tensor)
         for module, tensors in states.items()
         for name, tensor in tensors.items()
     }

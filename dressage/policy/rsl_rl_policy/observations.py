@@ -21,7 +21,7 @@ def as_groups(observation: Any, device: str) -> TensorDict:  # noqa: ANN401 (eve
         device: Where the policy computes.
     """
     if isinstance(observation, TensorDict):
-        return observation.to(device)
+        return observation if observation.device == torch.device(device) else observation.to(device)
     groups = observation if isinstance(observation, Mapping) else {SINGLE_GROUP: observation}
     tensors = {str(name): as_tensor(array).to(device) for name, array in groups.items()}
     first = next(iter(tensors.values()))

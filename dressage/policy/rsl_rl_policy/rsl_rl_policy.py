@@ -5,6 +5,7 @@ with. In one process, from one seed, both together learn exactly what `rsl_rl.ru
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -181,6 +182,10 @@ class RSLRLPolicy(BasePolicy):
         algorithm.optimizer = make_optimizer(algorithm, optim_cfg or {})
         algorithm.learning_rate = algorithm.optimizer.param_groups[0]["lr"]
 
+    def collecting(self) -> AbstractContextManager[None]:
+        """Return torch's inference mode, in which rsl_rl's runner steps its environment too."""
+        return torch.inference_mode()
+
     def rollout_step(self, env_ret: EnvRet) -> PolicyResponse:
         """Choose an action for every copy.
 
@@ -189,7 +194,7 @@ class RSLRLPolicy(BasePolicy):
             before the step, and the version of the weights.
         """
         algorithm = self._built(PolicyRole.EVAL, "rollout_step")
-        with torch.inference_mode():
+        with _inference():
             if self._eval_config.deterministic:
                 return acting.choose_mean(algorithm, env_ret, self.version, self.config.device)
             return acting.choose(algorithm, self._models, env_ret, self.version, self.config.device)
@@ -208,7 +213,7 @@ class RSLRLPolicy(BasePolicy):
             EnvironmentContractError: If the return lacks reward or flags, or they have another size.
         """
         algorithm = self._built(PolicyRole.EVAL, "postprocess")
-        with torch.inference_mode():
+        with _inference():
             return acting.answer(
                 algorithm, self._models, env_ret, policy_resp, self.config.time_out_bootstrap
             )
@@ -429,6 +434,11 @@ class RSLRLPolicy(BasePolicy):
     def _check_role(self, role: PolicyRole, method: str) -> None:
         if self.role_type is not role:
             _refuse_role(role, self.role_type, method)
+
+
+def _inference() -> AbstractContextManager[None]:
+    """Return inference mode, or nothing where it is on: entering it again would cost time at every step."""
+    return nullcontext() if torch.is_inference_mode_enabled() else torch.inference_mode()
 
 
 def _refuse_role(role: PolicyRole, own: PolicyRole, method: str) -> NoReturn:

@@ -60,12 +60,12 @@ class VecEnvRollouts:
         """
         observation, rewards, dones, extras = self.env.step(action.to(self.env.device))
         done = dones.bool()
-        truncated = _time_outs(extras, done, self._env_id)
+        truncated, terminated = _cut(extras, done, self._env_id)
         return EnvRet(
             env_id=self._env_id,
             observation=observation,
             last_reward=rewards,
-            last_terminated=done & ~truncated,
+            last_terminated=terminated,
             last_truncated=truncated,
             info=extras.get("log", {}),
             final_observation=extras.get(FINAL_OBSERVATION),
@@ -92,10 +92,13 @@ class VecEnvRollouts:
             closes()
 
 
-def _time_outs(extras: Mapping[str, Any], done: Tensor, env_id: str) -> Tensor:
+def _cut(extras: Mapping[str, Any], done: Tensor, env_id: str) -> tuple[Tensor, Tensor]:
+    """Return which episodes a time limit ended, and which the task."""
     if TIME_OUTS not in extras:
-        return torch.zeros_like(done)
+        return torch.zeros_like(done), done
     truncated: Tensor = extras[TIME_OUTS].to(done.device).bool()
+    if not bool(truncated.any()):
+        return truncated, done
     stray = truncated & ~done
     if bool(stray.any()):
         copy = int(stray.nonzero()[0])
@@ -103,4 +106,4 @@ def _time_outs(extras: Mapping[str, Any], done: Tensor, env_id: str) -> Tensor:
             f"{env_id!r} reports a time-out of copy {copy}, whose episode is not done. A time limit ends the "
             "episode: dones must be set too."
         )
-    return truncated
+    return truncated, done & ~truncated
