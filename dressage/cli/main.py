@@ -19,6 +19,7 @@ from dressage.cli.inspect import inspect
 from dressage.cli.play import play
 from dressage.cli.plot import plot
 from dressage.cli.report import report
+from dressage.cli.stop_signals import GO_ON
 from dressage.cli.tasks import tasks
 from dressage.cli.train import train
 from dressage.cli.verify import verify
@@ -48,7 +49,8 @@ class ReadableErrors(TyperGroup):
                 raise
             if ctx.params["debug"]:
                 traceback.print_exception(error)
-            _complain(text)
+            notes = getattr(error, "__notes__", [])
+            _complain("\n".join([text, *(note for note in notes if note.startswith(GO_ON))]))
             raise typer.Exit(WRONG_USAGE if isinstance(error, USAGE_ERRORS) else FAILED) from error
 
 

@@ -39,6 +39,7 @@ class Request:
         config: A YAML file of options, or of what the algorithm's `config_option` takes; None for none.
         workers: Workers that environments are dealt out to; None leaves them to preset and default.
         cluster: The Ray cluster that workers run on; None for none.
+        film: Whether the policy is filmed at the end.
     """
 
     task: str
@@ -53,6 +54,7 @@ class Request:
     config: Path | None = None
     workers: int | None = None
     cluster: str | None = None
+    film: bool = True
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ def new_record(
         machine=machine(),
         preset=preset,
         initial_policy=described_start(request.initial_policy, keep_statistics=request.keep_statistics),
+        filmed=request.film,
     )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.console import Console
 
-from dressage.cli.algorithm import Trainable
+from dressage.cli.algorithm import CheckpointStore, Trainable
 from dressage.cli.results import finish_run, show_results
 from dressage.cli.run_setup import Plan, Request, fresh_state, new_folder, plan_again, plan_run
-from dressage.cli.stop_signals import INTERRUPTED, StopSignals
+from dressage.cli.stop_signals import GO_ON, INTERRUPTED, StopSignals
 from dressage.cli.training_loop import Outcome, Timing, TrainingLoop
 from dressage.errors import CheckpointError, ConfigError
 from dressage.reporting.metric_rows import keep_until
@@ -35,13 +35,13 @@ class Extras:
     """What a session does besides training.
 
     Attributes:
-        film: Whether to film the policy at the end.
+        film: Whether to film the policy at the end; None for what the run was started with.
         tensorboard: Whether to write TensorBoard event files too.
         wandb: Project at Weights & Biases that the rows go to; None for none.
         quiet: Whether to leave out the live progress.
     """
 
-    film: bool = True
+    film: bool | None = None
     tensorboard: bool = False
     wandb: str | None = None
     quiet: bool = False
@@ -127,10 +127,11 @@ def closing_run(plan: Plan) -> Iterator[None]:
 def _train(
     console: Console, folder: RunFolder, plan: Plan, start: Start, extras: Extras, stop: StopSignals
 ) -> int:
-    with _open_sinks(folder, plan.record, extras) as sinks:
+    checkpoints = plan.algorithm.checkpoints(folder.checkpoints, KEPT_CHECKPOINTS)
+    with _open_sinks(folder, plan.record, extras) as sinks, _remembering_the_remedy(folder, checkpoints):
         loop = TrainingLoop(
             plan.trainer,
-            plan.algorithm.checkpoints(folder.checkpoints, KEPT_CHECKPOINTS),
+            checkpoints,
             sinks,
             open_progress(console, quiet=extras.quiet),
             stop,
@@ -140,8 +141,20 @@ def _train(
     return _conclude(console, folder, plan, outcome, extras)
 
 
+@contextmanager
+def _remembering_the_remedy(folder: RunFolder, checkpoints: CheckpointStore) -> Iterator[None]:
+    """Note with an error how the run goes on, where there is a checkpoint to go on from."""
+    try:
+        yield
+    except Exception as error:
+        if checkpoints.steps():
+            error.add_note(_go_on(folder))
+        raise
+
+
 def _conclude(console: Console, folder: RunFolder, plan: Plan, outcome: Outcome, extras: Extras) -> int:
-    finish_run(folder, plan, outcome, film=extras.film and outcome.finished)
+    film = plan.record.filmed if extras.film is None else extras.film
+    finish_run(folder, plan, outcome, film=film and outcome.finished)
     show_results(console, folder, plan.algorithm.options)
     if outcome.finished:
         return DONE
@@ -214,7 +227,7 @@ def _introduce(console: Console, folder: RunFolder, plan: Plan) -> None:
 
 
 def _go_on(folder: RunFolder) -> str:
-    return f"Go on with: dressage train --run {_quoted(folder)} --resume"
+    return f"{GO_ON}dressage train --run {_quoted(folder)} --resume"
 
 
 def _quoted(folder: RunFolder) -> str:

@@ -11,6 +11,8 @@ from typing import Any, Self
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 130
+GO_ON = "Go on with: "
+"""How the line begins that says how a stopped run is resumed, also as the note of an error."""
 SHOW_CURSOR = b"\x1b[?25h" if sys.stderr.isatty() else b""  # A live progress bar hides it.
 NOTICE = b"\nStopping after this chunk of updates. Press Ctrl-C again to stop at once.\n"
 

@@ -102,7 +102,14 @@ def train(
             help="With --init-from: whether the policy's observation statistics are taken over.",
         ),
     ] = True,
-    film: Annotated[bool, typer.Option(help="Film the policy at the end.")] = True,
+    film: Annotated[
+        bool | None,
+        typer.Option(
+            "--film/--no-film",
+            help="Film the policy at the end; a resumed run does as it was started.",
+            show_default=False,
+        ),
+    ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard files too.")] = False,
     wandb: Annotated[
         str | None,
@@ -139,6 +146,7 @@ def train(
         config=config,
         workers=workers,
         cluster=cluster,
+        film=film is not False,
     )
     raise typer.Exit(start_run(request, run or default_folder(request.task, seed), extras))
 

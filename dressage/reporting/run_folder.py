@@ -20,10 +20,11 @@ RECORDED = {
     "machine": dict,
     "preset": dict,
     "initial_policy": dict,
+    "filmed": bool,
 }
 """What `config.json` holds."""
 
-OPTIONAL = {"versions", "machine", "preset", "initial_policy", "limits"}
+OPTIONAL = {"versions", "machine", "preset", "initial_policy", "filmed", "limits"}
 """Entries of `config.json` and `summary.json` that may be missing."""
 
 FINISHED = "finished"
@@ -145,6 +146,7 @@ class RunRecord:
         preset: The options that were taken from the task's preset.
         initial_policy: `path` of the file that training started from, and its `statistics`, `kept` or
             `reset`; empty for training from scratch.
+        filmed: Whether the policy is filmed when training is finished.
     """
 
     task: str
@@ -157,6 +159,7 @@ class RunRecord:
     machine: Mapping[str, str] = field(default_factory=dict)
     preset: Mapping[str, Any] = field(default_factory=dict)
     initial_policy: Mapping[str, Any] = field(default_factory=dict)
+    filmed: bool = True
 
     def write(self, folder: RunFolder) -> None:
         """Write `config.json`."""

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from dressage.cli.training_loop import TrainingLoop
+from dressage.errors import WorkerLostError
 from tests.cli.short_training import SHORT
 
 LONG = (*SHORT[2:], "--steps", "600000", "--no-film")
@@ -82,6 +83,34 @@ def test_ctrl_c_saves_and_resuming_ends_like_training_in_one_go(
     assert "after 11 of 32 updates; exact resume: yes." in " ".join(resumed.output.split())
     assert_same_end(path, finished[0])
     assert json.loads((path / "summary.json").read_text(encoding="utf-8"))["status"] == "finished"
+
+
+def raise_lost_worker():
+    raise WorkerLostError("Worker 1 died.")
+
+
+@pytest.mark.parametrize(("at_update", "remedy"), [(3, False), (13, True)])
+def test_an_error_after_a_checkpoint_says_how_to_go_on(at_update, remedy, dressage, tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    interrupt_emit(monkeypatch, at_update, raise_lost_worker)
+    shown = dressage("train", "pendulum", *SHORT, "--no-film", "--run", path)
+    assert shown.exit_code == 1
+    lines = shown.stderr.splitlines()
+    assert lines[0] == "error: Worker 1 died."
+    assert lines[1:] == [f"Go on with: dressage train --run {path} --resume"][: int(remedy)]
+
+
+def test_a_run_without_a_film_has_none_after_resuming_unless_it_is_asked_for(dressage, tmp_path, monkeypatch):
+    path, filmed = tmp_path / "run", []
+    interrupt_emit(monkeypatch, 11, interrupt_this_process)
+    assert dressage("train", "pendulum", *SHORT, "--no-film", "--run", path).exit_code == 130
+    monkeypatch.setattr(
+        "dressage.cli.session.finish_run", lambda *args, film: filmed.append(film) or raise_killed()
+    )
+    for words in ((), ("--film",), ("--no-film",)):
+        with pytest.raises(Killed):
+            dressage("train", "--run", path, "--resume", *words)
+    assert filmed == [False, True, False]
 
 
 @pytest.mark.parametrize(("at_update", "goes_on_after"), [(3, None), (13, 8)])
