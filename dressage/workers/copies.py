@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dressage.config import suggest
 from dressage.errors import DressageError, EnvironmentContractError, EnvironmentRaisedError
 from dressage.workers.blocks import Blocks, GroupBlocks
 from dressage.workers.layout import ACTION_MASK, INTERVENED, ActionLayout, AgentGroup, ParallelLayout
@@ -80,6 +81,7 @@ class EnvCopies:
             [seat for seats in self._seats for seat in seats if seat.group is group]
             for group in layout.groups
         ]
+        self._agents = frozenset(agent for group in layout.groups for agent in group.agents)
         self._steps = [0] * len(self._envs)
 
     @property
@@ -189,7 +191,19 @@ class EnvCopies:
                 raise self._broken(
                     copy, f"step gave {name} as a {type(one).__name__}, not as a dict by agent"
                 )
+            # More entries than agents acted: the dead, newcomers, or a name that is none.
+            if len(one) > len(actions) and not one.keys() <= self._agents:
+                self._refuse_unknown(copy, name, one)
         return returned
+
+    def _refuse_unknown(self, copy: int, name: str, one: Mapping[str, Any]) -> None:
+        """Refuse entries of no agent; infos may hold what they like, and so may names like `__all__`."""
+        unknown = [agent for agent in one if agent not in self._agents and not str(agent).startswith("__")]
+        if unknown and name != "infos":
+            raise EnvironmentContractError(
+                f"{self._place(copy)}: {name} has an entry for {unknown[0]!r}, which is none of the possible "
+                f"agents.{suggest(str(unknown[0]), self._agents)}"
+            )
 
     def _take(self, copy: int, returned: _Returned) -> tuple[bool, list[_Seat]]:
         """Write what a step returned; returns whether the episode ended, and whose next rows differ."""
@@ -291,6 +305,8 @@ class EnvCopies:
             raise self._broken(copy, "reset must return observations and infos")
         observations, infos = returned
         listed = set(env.agents)
+        if not observations.keys() <= self._agents:
+            self._refuse_unknown(copy, "observations of reset", observations)
         for seat in self._seats[copy]:
             seat.alive, seat.gone = seat.agent in listed, False
             seat.blocks.alive[seat.index] = seat.alive

@@ -402,3 +402,45 @@ def test_a_group_says_what_it_waits_for():
     group.close()
     with pytest.raises(RuntimeError, match="closed"):
         group.reset([0])
+
+
+@pytest.mark.parametrize(
+    ("dicts", "name"),
+    [
+        ({"obs": both(1, 11) | {"A": seen(0)}}, "observations"),
+        ({"reward": {"a": 1.0, "b": 1.0, "A": 1.0}}, "rewards"),
+        ({"term": {"a": False, "b": False, "A": True}}, "terminations"),
+        ({"trunc": {"a": False, "b": False, "A": True}}, "truncations"),
+    ],
+)
+def test_an_entry_of_an_unknown_agent_is_refused_with_the_nearest(dicts, name):
+    steps = [both(0, 10), {"obs": both(1, 11), "agents": AGENTS} | dicts]
+    text = f"{name} has an entry for 'A', which is none of the possible agents. Did you mean 'a'\\?$"
+    with pytest.raises(EnvironmentContractError, match=text):
+        play(Scripted([steps]), 1)
+
+
+def test_an_unknown_agent_in_what_reset_gives_is_refused_too():
+    env = Scripted([[both(0, 10) | {"c": seen(0)}]])
+    with pytest.raises(
+        EnvironmentContractError, match=r"observations of reset has an entry for 'c', which is"
+    ):
+        play(env, 0)
+
+
+def test_dead_agents_that_are_still_listed_and_names_like_all_are_no_unknown_agents():
+    flags = {"a": True, "b": False, "__all__": False}
+    episode = [
+        both(0, 10),
+        {"obs": both(1, 11), "term": {"a": True}, "agents": ("b",)},
+        {
+            "obs": both(1, 12),
+            "reward": {"a": 0.0, "b": 1.0},
+            "term": flags,
+            "trunc": {"a": False, "b": False},
+            "agents": ("b",),
+        },
+    ]
+    _, records, ended = play(Scripted([episode]), 2)
+    assert column(records, "alive_before") == [[True, True], [False, True]]
+    assert ended == [False, False]
