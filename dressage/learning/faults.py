@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dressage.errors import NonFiniteError
+from dressage.errors import ConfigError, NonFiniteError
 from dressage.learning.records import FAULT_FIELDS, Experience, Fault
 
 
@@ -35,6 +35,21 @@ def latch_fault(
     latched = fault.field > 0
     kept: Fault = jax.tree.map(partial(jnp.where, latched), fault, first)
     return kept
+
+
+def fault_field(code: int | Array) -> str | None:
+    """Return what was not finite, by its code in `metrics["fault/field"]`; None for 0, where all is well.
+
+    Args:
+        code: A single integer in [0, 6].
+
+    Raises:
+        ConfigError: If there is no such code.
+    """
+    number = int(code)
+    if not 0 <= number <= len(FAULT_FIELDS):
+        raise ConfigError(f"A code of `fault/field` is in [0, {len(FAULT_FIELDS)}], got {number}.")
+    return FAULT_FIELDS[number - 1] if number else None
 
 
 def raise_fault(

@@ -2,6 +2,7 @@
 
 from dressage.envs.wrappers import SquashAction as SquashActionWrapper
 from dressage.learning.compilation import compiler_options
+from dressage.learning.faults import fault_field
 from dressage.learning.policy_head import SquashState
 from dressage.ppo.config import OPTIONS, Config
 from dressage.ppo.policy import NormalizeVec, Policy
@@ -25,6 +26,7 @@ __all__ = [
     "Trainer",
     "Transition",
     "compiler_options",
+    "fault_field",
     "make_trainer",
     "train",
 ]
