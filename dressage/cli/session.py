@@ -1,6 +1,7 @@
 """Owns a session of training: starts or resumes a run, trains, and leaves everything in the run directory."""
 
 import shlex
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def start_run(request: Request, path: Path, extras: Extras) -> int:
         StopSignals(_stopped_at_once(folder)) as stop,
     ):
         _introduce(console, folder, plan)
-        start = Start(fresh_state(folder, plan), Timing())
+        start = _begin(folder, plan)
         return _train(console, folder, plan, start, extras, stop)
 
 
@@ -122,6 +123,16 @@ def closing_run(plan: Plan) -> Iterator[None]:
         yield
     finally:
         plan.algorithm.close_run(plan.trainer)
+
+
+def _begin(folder: RunFolder, plan: Plan) -> Start:
+    """Return where a new run starts; where that cannot be had, its directory goes, which holds no result."""
+    try:
+        return Start(fresh_state(folder, plan), Timing())
+    except Exception:
+        # Windows keeps the lock's open file; a directory with that alone counts as empty.
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
 
 def _train(

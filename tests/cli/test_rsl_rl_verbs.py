@@ -286,3 +286,27 @@ def test_a_task_of_the_users_own_is_made_once_and_only_when_training_starts(make
     assert MADE == []
     state = trained(run, 1)
     assert MADE == [(4, 0)] and run.evaluate(state) == {}
+
+
+def unplugged(num_envs, seed):
+    raise OSError("no simulator here")
+
+
+def test_a_run_that_cannot_start_leaves_no_directory(dressage, tmp_path):
+    task = f"rsl:python:{__name__}:unplugged"
+    shown = dressage("train", task, "--set", "num_envs=4", "--run", tmp_path / "run")
+    assert shown.exit_code == 1 and "raised OSError: no simulator here" in shown.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_finds_no_cluster_leaves_no_directory(dressage, tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray")
+
+    def turn_away(**options):
+        raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379.")
+
+    monkeypatch.setattr(ray, "init", turn_away)
+    run = tmp_path / "run"
+    shown = dressage("train", "rsl:pendulum", "--cluster", "10.0.0.1:6379", "--run", run)
+    assert shown.exit_code == 1 and "No Ray cluster lets this process in at '10.0.0.1:6379'" in shown.output
+    assert not run.exists()
