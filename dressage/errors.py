@@ -29,6 +29,11 @@ class MissingExtraError(DressageError, ImportError):
     """An optional package is not installed; the text names the extra that brings it."""
 
 
+def install_command(extra: str) -> str:
+    """Return how an extra is installed, in words for a text; `pip install -e` is for a clone."""
+    return f"pip install 'dressage[{extra}]' (in a clone: pip install -e '.[{extra}]')"
+
+
 class EnvironmentRaisedError(DressageError, RuntimeError):
     """An environment raised; the text names copy, step and what it raised, a note has its trace."""
 

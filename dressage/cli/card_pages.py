@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dressage.export import Card, Score, Signal, Verification
+from dressage.learning.specs import AGENT
 from dressage.reporting.wording import describe_number
 
 MARKS = {
@@ -46,7 +47,7 @@ def print_card(path: Path, description: Mapping[str, Any]) -> None:
 
 
 def _facts(path: Path, card: Card, description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if card.agent:
+    if card.agent and card.agent != AGENT:  # The name of an agent that is the only one says nothing.
         yield "agent", card.agent
     if card.training_steps is not None:
         seed = "" if card.seed is None else f", seed {card.seed}"

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dressage.cli.start_up import CACHE_VARIABLE, cache_folder, machine, versions
+from dressage.errors import install_command
 
 EXTRAS = {
     "envs": ("gymnax", "six", "brax", "jaxmarl", "mpe2"),
@@ -55,7 +56,7 @@ def _extra(extra: str, modules: tuple[str, ...]) -> str:
     missing = [module for module in modules if find_spec(module) is None]
     if not missing:
         return f"[green]complete[/green] ({', '.join(modules)})"
-    command = escape(f"pip install 'dressage[{extra}]'")
+    command = escape(install_command(extra))
     return f"[yellow]missing {', '.join(missing)}[/yellow]: {command}"
 
 

@@ -11,7 +11,7 @@ from dressage.cli.run_cards import cards_of, judged_cards, one_of
 from dressage.cli.run_setup import Plan
 from dressage.cli.task_names import open_task
 from dressage.cli.training_loop import Outcome
-from dressage.errors import ConfigError, DressageError
+from dressage.errors import ConfigError, DressageError, install_command
 from dressage.export import Card, export_policies, export_policy
 from dressage.learning.policy_graph import Deployable
 from dressage.reporting.limit_reports import read_limits
@@ -41,7 +41,7 @@ def export_run(folder: RunFolder, plan: Plan, outcome: Outcome, limits: Mapping[
     except DressageError as error:
         return f"none: {error}"
     if ONNX not in formats:
-        return "safetensors; for ONNX: pip install 'dressage[onnx]', then: dressage export RUN"
+        return f"safetensors; for ONNX: {install_command('onnx')}, then: dressage export RUN"
     return "safetensors and ONNX, both checked against the policy"
 
 

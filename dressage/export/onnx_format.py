@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dressage.errors import MissingExtraError
+from dressage.errors import MissingExtraError, install_command
 from dressage.learning.policy_files import describe, seal
 from dressage.learning.policy_graph import Op, PolicyGraph, Port
 
@@ -67,7 +67,7 @@ def import_onnx() -> Any:  # noqa: ANN401 (a module that need not be installed)
         import onnx
     except ImportError as error:
         raise MissingExtraError(
-            "An ONNX file is written with the package `onnx`: pip install 'dressage[onnx]'"
+            f"An ONNX file is written with the package `onnx`: {install_command('onnx')}"
         ) from error
     return onnx
 

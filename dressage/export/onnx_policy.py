@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dressage.errors import CheckpointError, MissingExtraError
+from dressage.errors import CheckpointError, MissingExtraError, install_command
 from dressage.export.batching import as_rows
 from dressage.export.numpy_policy import arrange, assemble
 from dressage.learning.policy_files import check_seal, read_description
@@ -68,6 +68,6 @@ def _import_onnxruntime() -> Any:  # noqa: ANN401 (a module that need not be ins
         import onnxruntime
     except ImportError as error:
         raise MissingExtraError(
-            "An ONNX file is run by the package `onnxruntime`: pip install 'dressage[onnx]'"
+            f"An ONNX file is run by the package `onnxruntime`: {install_command('onnx')}"
         ) from error
     return onnxruntime

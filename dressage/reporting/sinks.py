@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from dressage.errors import MissingExtraError
+from dressage.errors import MissingExtraError, install_command
 from dressage.reporting.metric_rows import Row, encode
 
 PROGRESS_NAMES = frozenset({"kind", "updates", "steps", "time_s"})
@@ -134,4 +134,4 @@ def _seed_scalars(name: str, values: list[Any], seeds: tuple[int, ...]) -> Itera
 
 
 def _missing(what: str, package: str) -> str:
-    return f"{what} needs the package {package}. Install it with: pip install 'dressage[tracking]'"
+    return f"{what} needs the package {package}. Install it with: {install_command('tracking')}"

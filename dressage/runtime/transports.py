@@ -2,7 +2,7 @@
 
 import importlib.util
 
-from dressage.errors import MissingExtraError
+from dressage.errors import MissingExtraError, install_command
 from dressage.policy.base_policy import PolicyConfig
 from dressage.runtime.config import RuntimeConfig
 from dressage.runtime.inline import InlineTransport
@@ -22,7 +22,7 @@ def make_transport(spec: RunSpec, config: RuntimeConfig) -> Transport:
         return ProcessTransport(spec, config)
     if config.chosen_transport == "ray":
         if importlib.util.find_spec("ray") is None:
-            raise MissingExtraError("A cluster needs Ray. Install it with: pip install 'dressage[ray]'")
+            raise MissingExtraError(f"A cluster needs Ray. Install it with: {install_command('ray')}")
         from dressage.runtime.ray_transport import RayTransport
 
         return RayTransport(spec, config)

@@ -45,4 +45,7 @@ def test_a_cluster_without_ray_is_refused_with_the_extra():
         "except MissingExtraError as error:\n"
         "    print(error)\n"
     )
-    assert run_python(code) == "A cluster needs Ray. Install it with: pip install 'dressage[ray]'"
+    assert run_python(code) == (
+        "A cluster needs Ray. Install it with: pip install 'dressage[ray]' "
+        "(in a clone: pip install -e '.[ray]')"
+    )

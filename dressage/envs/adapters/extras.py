@@ -5,7 +5,7 @@ import io
 from contextlib import redirect_stdout
 from types import ModuleType
 
-from dressage.errors import MissingExtraError
+from dressage.errors import MissingExtraError, install_command
 
 
 def import_extra(module: str, extra: str) -> ModuleType:
@@ -28,5 +28,5 @@ def import_extra(module: str, extra: str) -> ModuleType:
     except ImportError as error:
         raise MissingExtraError(
             f"{module.partition('.')[0]} cannot be imported ({error}). "
-            f"It comes with an extra: pip install 'dressage[{extra}]'"
+            f"It comes with an extra: {install_command(extra)}"
         ) from error

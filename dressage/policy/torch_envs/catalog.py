@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dressage.config import merge_configs, suggest
-from dressage.errors import ConfigError, MissingExtraError
+from dressage.errors import ConfigError, MissingExtraError, install_command
 from dressage.signals import Signal, Signals
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def check_installed() -> None:
     if missing:
         raise MissingExtraError(
             f"Tasks under {PREFIX} need {', '.join(missing)}. On a machine without CUDA install torch "
-            "without it first (`make torch`), then: pip install 'dressage[rsl]'"
+            f"without it first (`make torch`), then: {install_command('rsl')}"
         )
 
 
