@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ class RolloutWorker:
             ret = self._step(response, transitions)
             transitions.append(self._policy.postprocess(ret, response))
         self._present = ret
-        fragment = self._policy.close_fragment(transitions, ret, host=self._host)
+        fragment = replace(self._policy.close_fragment(transitions, ret, host=self._host), seed=self._seed)
         self._check_finite(fragment)
         self._steps += fragment.num_steps
         return fragment

@@ -1,5 +1,7 @@
 """Policies of rsl_rl leave home by the same files: perceptrons, GRUs and LSTMs, with their normaliser."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -63,7 +65,27 @@ def test_every_format_acts_as_rsl_rl_does_through_an_episode(policy, tmp_path):
 
 def acted(actor, observation):
     with torch.inference_mode():
-        return actor(TensorDict({"policy": torch.tensor(observation)}, batch_size=[2])).numpy()
+        groups = {"policy": torch.tensor(observation)}
+        return actor(TensorDict(groups, batch_size=[len(observation)])).numpy()
+
+
+def test_every_format_acts_as_rsl_rl_does_on_4096_observations_with_extremes(policy, tmp_path):
+    actor = policy.algo.actor
+    observations = np.random.default_rng(1).normal(50, 20, (4096, 3)).astype(np.float32)
+    observations[::8], observations[1::8], observations[2::8], observations[3::8] = 1e6, -1e6, 0.0, 2e4
+    exact_actor = copy.deepcopy(actor).double()
+    actor.reset()
+    exact_actor.reset()
+    live, exact = acted(actor, observations), acted(exact_actor, observations.astype(np.float64))
+    actor.reset()
+    allowed = 1e-5 * np.maximum(1.0, np.abs(live)) + 4.0 * np.abs(live - exact)
+    for name in FORMATS:
+        runner = open_runner(export_policy(policy, tmp_path / f"policy.{name}"))
+        action = runner.act(observations)
+        action = action[0] if actor.is_recurrent else action
+        assert (np.abs(action - live) <= allowed).all(), name
+        ordinary = slice(4, None, 8)
+        np.testing.assert_allclose(action[ordinary], live[ordinary], rtol=1e-4, atol=1e-5)
 
 
 def test_exporting_changes_neither_weights_nor_memory(policy, tmp_path):

@@ -5,11 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from dressage.errors import ConfigError, DressageError, NonFiniteError, WorkerLostError
+from dressage.policy import EnvMeta
 from dressage.runtime import Engine, RuntimeConfig
 from tests.process_watch import is_there, wait_until
 from tests.runtime.toys import STEPS, FailingWalk, LinearPolicy, Rows, Walk, spec
@@ -29,6 +32,27 @@ def test_processes_learn_bit_for_bit_what_one_process_learns(workers):
     for name, array in inline.items():
         np.testing.assert_array_equal(apart[name], array)
     assert report.steps == 4 * workers * 3 * STEPS
+
+
+class SeedOf:
+    """Makes walks whose name tells the seed that they were made with."""
+
+    def __call__(self, seed):
+        walk = Walk(seed)
+        walk.meta = partial(EnvMeta, f"seed {seed}", num_envs=walk.num_envs)
+        return walk
+
+
+@pytest.mark.parametrize("transport", ["inline", "processes"])
+def test_a_fragment_carries_the_seed_that_its_environment_was_made_with(transport):
+    made = replace(spec(), make_env=SeedOf())
+    with Engine(made, RuntimeConfig(workers=2, transport=transport, seed=5)) as engine:
+        names = [hello.meta.env_id for hello in engine._hellos]
+        learn, seen = engine.learner.update_dataset, []
+        engine.learner.update_dataset = lambda fragments: (seen.extend(fragments), learn(fragments))
+        engine.run(1)
+    assert [f"seed {fragment.seed}" for fragment in seen] == names
+    assert len(set(names)) == 2
 
 
 def test_a_killed_worker_is_replaced_and_its_fragment_counted(tmp_path):
