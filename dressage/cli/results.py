@@ -20,9 +20,9 @@ from dressage.reporting.film import write_film
 from dressage.reporting.filming import FILMED_OF
 from dressage.reporting.limit_plots import Optimum, write_limit_figure
 from dressage.reporting.limit_reports import describe_limits, limit_lines, read_limits
-from dressage.reporting.metric_rows import jsonable, over_seeds, read_rows
+from dressage.reporting.metric_rows import jsonable, read_rows
 from dressage.reporting.plots import agent_curves, learning_curve, write_learning_curves
-from dressage.reporting.report import COST, Findings, gather, write_report
+from dressage.reporting.report import Findings, gather, write_report
 from dressage.reporting.run_folder import FINISHED, INTERRUPTED, RunFolder, RunRecord, write_json
 from dressage.reporting.seed_statistics import ReturnSummary
 from dressage.reporting.wording import (
@@ -117,8 +117,7 @@ def _result_lines(found: Findings) -> list[tuple[str, str]]:
         if found.returns.over_seeds:
             columns = zip(found.record.seeds, found.returns.seed_means, strict=True)
             lines.append(("by seed", "  ".join(f"{seed}: {describe_number(mean)}" for seed, mean in columns)))
-        cost = over_seeds(found.evaluation, COST)
-        lines += [] if math.isnan(cost) else [("cost", f"{describe_number(cost)} an episode")]
+        lines += [] if math.isnan(found.cost) else [("cost", f"{describe_number(found.cost)} an episode")]
         if found.returns.unfinished:
             lines.append(("", describe_unfinished(found.returns.unfinished)))
     summary = found.summary

@@ -50,6 +50,16 @@ class Findings:
     evaluation: Row
     options: Sequence[Option]
 
+    @property
+    def cost(self) -> float:
+        """Mean cost of an episode of that evaluation; NaN where nothing ever cost and nothing was limited.
+
+        An environment on the host shows only by its steps whether it has costs at all.
+        """
+        limited = self.record.options.get("cost_limit") is not None
+        seen = limited or any(over_seeds(row, COST) > 0 for row in self.rows)
+        return over_seeds(self.evaluation, COST) if seen else math.nan
+
 
 def write_report(folder: RunFolder, options: Sequence[Option]) -> Path:
     """Write `report.html` from what the run directory holds.
@@ -121,8 +131,7 @@ def _tiles(found: Findings) -> list[tuple[str, str]]:
         entries.append(("first start-up", describe_duration(found.summary["start_up_s"])))
     if found.returns is not None:
         entries.append(("evaluation episodes", f"{found.returns.episodes:,}"))
-    cost = over_seeds(found.evaluation, COST)
-    entries += [] if math.isnan(cost) else [("cost per episode", describe_number(cost))]
+    entries += [] if math.isnan(found.cost) else [("cost per episode", describe_number(found.cost))]
     return entries
 
 
@@ -162,7 +171,7 @@ def _seeds(found: Findings) -> str:
 def _agents(found: Findings) -> str:
     row = found.evaluation
     agents = agents_of(row)
-    heads = {"mean return": "eval/return_mean", "mean cost": COST}
+    heads = {"mean return": "eval/return_mean"} | ({} if math.isnan(found.cost) else {"mean cost": COST})
     shown = {head: name for head, name in heads.items() if agents and f"{name}/{agents[0]}" in row}
     rows = [
         (agent, *(describe_number(over_seeds(row, f"{name}/{agent}")) for name in shown.values()))

@@ -1,6 +1,7 @@
 """The report: self-contained, escaped, and complete with whatever a run directory holds."""
 
 import json
+import math
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ from dressage.errors import CheckpointError, ConfigError
 from dressage.reporting.limit_reports import describe_limits, limit_lines, limit_section
 from dressage.reporting.metric_rows import encode, read_rows
 from dressage.reporting.plots import learning_curve, write_learning_curves
-from dressage.reporting.report import write_report
+from dressage.reporting.report import Findings, write_report
 from dressage.reporting.run_folder import RunFolder, RunRecord, read_summary, write_json
 from dressage.rl.safety import judge_limits
 from tests.reporting.fabricated_run import OPTIONS, fabricate, finish
@@ -225,3 +226,19 @@ def test_a_record_comes_back_as_it_was_written(tmp_path):
     record = RunRecord.read(folder)
     assert (record.task, record.seeds, record.changed) == ("pendulum", (1, 2), {"LR": 1e-3})
     assert [path.name for path in folder.path.iterdir() if path.suffix == ".part"] == []
+
+
+@pytest.mark.parametrize(
+    ("costs", "options", "told"),
+    [
+        ([0.0, 0.0], {}, None),
+        ([2.0, 0.0], {}, 0.0),
+        ([0.0, 0.0], {"cost_limit": 1.0}, 0.0),
+        ([1.0, 3.0], {}, 3.0),
+    ],
+)
+def test_a_cost_is_told_where_something_ever_cost_or_is_limited(costs, options, told, tmp_path):
+    rows = [{"kind": "eval", "eval/cost_mean": cost} for cost in costs]
+    record = RunRecord("task", "ippo", options, {}, (0,), "")
+    cost = Findings(RunFolder(tmp_path), record, rows, {}, None, rows[-1], ()).cost
+    assert math.isnan(cost) if told is None else cost == told
