@@ -65,7 +65,10 @@ def test_the_version_is_shown():
         (("train", "pendulum", "--steps", "9", "--set", "TOTAL_TIMESTEPS=9"), "say the same thing"),
         (("train", "pendulum", "--algorithm", "dqn"), "There is no algorithm 'dqn'. Known: "),
         (("train", "pendulum", "--algorithm", "pppo"), "no algorithm 'pppo'. Did you mean 'ppo'?"),
-        (("train", "pendulum", "--algorithm", "ippo"), "one agent; ippo trains tasks of several agents."),
+        (
+            ("train", "pendulum", "--algorithm", "rsl_rl"),
+            "one agent; rsl_rl trains tasks of one agent in torch.",
+        ),
         (("train", "safe_spread", "--algorithm", "ppo"), "several agents; ppo trains tasks of one agent."),
         (("train", "pendulm"), "pendulum"),
         (("report", "no/such/run"), "no/such/run is not a run directory: it has no config.json."),
