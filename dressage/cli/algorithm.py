@@ -193,7 +193,10 @@ class Algorithm(ABC, Generic[PolicyT]):
         Raises:
             ConfigError: If it does not train such policies, or cannot start from any.
         """
-        raise ConfigError(f"{self.title} does not start from a policy.")
+        raise ConfigError(
+            f"{self.title} does not start from a policy: --init-from is for PPO and the learners of several "
+            "agents. To go on with a run of its own use --run RUN --resume."
+        )
 
     def options_of(self, policy: PolicyT) -> dict[str, Any]:
         """Return the options that a policy fixes for whoever goes on training it.
