@@ -13,9 +13,10 @@ from jax import Array
 from dressage.config import check_names
 from dressage.errors import ConfigError, UnsupportedSpaceError
 from dressage.shield.decision import Shield, Space
+from dressage.shield.mask import MaskShield
 
 if TYPE_CHECKING:
-    from dressage.shield.decision import PyTree
+    from dressage.shield.decision import Decision, PyTree
 
 ACTION, PARAMETERS = "action", "shield"
 """Keys of an augmented action that is a Dict."""
@@ -102,6 +103,16 @@ class ShieldedAgent:
         if isinstance(self.proposed, gymnasium.spaces.Discrete):
             return jnp.asarray(proposal, jnp.int32) - int(self.proposed.start), parameters
         return jnp.asarray(proposal, jnp.float32), parameters
+
+    def decide(self, memory: "PyTree", seen: "PyTree", proposal: Array, parameters: Array) -> "Decision":
+        """Let the shield decide; what it sees must fit it.
+
+        Raises:
+            UnsupportedSpaceError: If the shield has a risk for another number of actions than the agent has.
+        """
+        if isinstance(self.shield, MaskShield):
+            self.shield.check_risks(seen, self.inner, self.name)
+        return self.shield.decide(memory, seen, proposal, parameters)
 
     def executed(self, action: Array) -> Array:
         """Return a decision's action as the environment takes it."""

@@ -168,7 +168,8 @@ class BarrierShield:
 
     **Guarantee and conditions:** those of the constraint, with the fallback in reach of the bounds. Where no
     action within the bounds is lawful, the one that violates least (in the sum of squares) is executed and
-    `feasible` is False.
+    `feasible` is False; so it is where a margin is NaN. Proposals are first cut to the bounds, which does not
+    count as an intervention; NaN in a proposal counts as 0, and as an intervention.
 
     Attributes:
         constraint: What makes an action lawful.
@@ -195,7 +196,7 @@ class BarrierShield:
 
     def __post_init__(self) -> None:
         size = len(self.low)
-        if size == 0 or len(self.high) != size or any(np.greater(self.low, self.high)):
+        if size == 0 or len(self.high) != size or not all(np.less_equal(self.low, self.high)):
             raise ConfigError(
                 f"BarrierShield needs as many lower as upper bounds, each no greater than its upper one, got "
                 f"{self.low} and {self.high}."
@@ -233,8 +234,8 @@ class BarrierShield:
     def decide(self, memory: PyTree, seen: PyTree, proposal: Array, parameters: Array) -> Decision:
         """Take the lawful action nearest to the proposal; see `Shield.decide`."""
         low, high = jnp.asarray(self.low), jnp.asarray(self.high)
-        wanted = jnp.asarray(self.choices)[proposal] if self.choices else jnp.asarray(proposal)
-        wanted = jnp.clip(jnp.nan_to_num(wanted.astype(jnp.float32)), low, high)
+        asked = jnp.asarray(self.choices)[proposal] if self.choices else jnp.asarray(proposal)
+        wanted = jnp.clip(jnp.nan_to_num(asked.astype(jnp.float32)), low, high)
         margins = partial(self.constraint.margins, seen, gain=self.gain_of(parameters))
         found = self._nearest(margins, wanted, low, high)
         action, feasible = found.point, found.feasible
@@ -242,7 +243,9 @@ class BarrierShield:
         if fallback is not None:
             action = _towards(margins, action, jnp.clip(fallback, low, high))
             feasible = jnp.min(margins(action)) >= -_MISSED
-        moved = jnp.abs(action - wanted) > 1e-6 * (1 + jnp.abs(wanted))
+        # Where the state is unknown nothing is lawful for sure.
+        feasible = feasible & ~jnp.any(jnp.isnan(margins(action)))
+        moved = (jnp.abs(action - wanted) > 1e-6 * (1 + jnp.abs(wanted))) | jnp.isnan(asked)
         return Decision(action, jnp.any(moved), feasible, ())
 
     def follow(self, memory: PyTree, seen: PyTree) -> tuple[()]:

@@ -162,7 +162,7 @@ class ShieldedEnv(MultiAgentWrapper):
         for names in self._alike:
             seen = {name: self.view(state.inner, own.observations[name], name) for name in names}
             split = {name: self.agents[name].split(actions[name]) for name in names}
-            decide = jax.vmap(self.agents[names[0]].shield.decide)
+            decide = jax.vmap(self.agents[names[0]].decide)
             stacked = decide(
                 stack_agents(own.memory, names), stack_agents(seen, names), *stack_agents(split, names)
             )

@@ -35,7 +35,7 @@ class MaskShield:
         greatest_risk: The threshold that the parameter approaches from below, > 0.
 
     Raises:
-        ConfigError: If `greatest_risk` is not positive.
+        ConfigError: If `greatest_risk` is not positive, or a fixed threshold negative or NaN.
 
     Reference:
         Alshiekh et al. 2018, "Safe Reinforcement Learning via Shielding" (post-posed shielding).
@@ -49,6 +49,8 @@ class MaskShield:
     def __post_init__(self) -> None:
         if not self.greatest_risk > 0:
             raise ConfigError(f"MaskShield's greatest_risk must be > 0, got {self.greatest_risk!r}.")
+        if self.threshold is not None and not self.threshold >= 0:
+            raise ConfigError(f"MaskShield's threshold must be >= 0 or None, got {self.threshold!r}.")
 
     @property
     def parameter_dim(self) -> int:
@@ -63,6 +65,20 @@ class MaskShield:
     def proposal_space(self, space: Space, agent: str) -> Space:
         """Return the agent's own space, which must be `Discrete`."""
         return discrete_space(space, agent, "MaskShield")
+
+    def check_risks(self, seen: PyTree, space: Space, agent: str) -> None:
+        """See that there is one risk for each action; looks at shapes alone.
+
+        Raises:
+            UnsupportedSpaceError: If there is not; the text names the agent and both numbers.
+        """
+        found = jax.eval_shape(lambda seen: jnp.asarray(self.risk(seen)), seen).shape
+        number = getattr(space, "n", None)
+        if found != (number,):
+            raise UnsupportedSpaceError(
+                f"This MaskShield's risk has shape {found} for agent {agent!r}, which has {number} actions: "
+                f"give one risk for each, shape ({number},)."
+            )
 
     def begin(self, seen: PyTree) -> tuple[()]:
         """Remember nothing."""

@@ -150,7 +150,7 @@ class _Decide:
         self._one = one
 
     def __call__(self, memory: PyTree, seen: PyTree, action: Any) -> tuple[Any, ...]:  # noqa: ANN401
-        decision = self._one.shield.decide(memory, seen, *self._one.split(action))
+        decision = self._one.decide(memory, seen, *self._one.split(action))
         return self._one.executed(decision.action), decision.intervened, decision.feasible, decision.memory
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from jax import Array
 
-from dressage.errors import ConfigError, UnsupportedSpaceError
+from dressage.errors import ConfigError, EnvironmentContractError, UnsupportedSpaceError
 from dressage.shield.decision import Decision, PyTree, Space, nearest_allowed
 from dressage.shield.mask import discrete_space
 
@@ -71,15 +71,28 @@ class ProbabilisticShield:
     learned: bool = True
 
     def __post_init__(self) -> None:
+        if np.ndim(self.violation) != 2 or not all(map(_is_array, (self.violation, self.transitions))):
+            raise ConfigError(
+                "ProbabilisticShield needs NumPy arrays, violation [S, A] and transitions [S, A, S], got "
+                f"{type(self.violation).__name__} of {np.ndim(self.violation)} axes and "
+                f"{type(self.transitions).__name__}."
+            )
         states, actions = np.shape(self.violation)
         if np.shape(self.transitions) != (states, actions, states):
             raise ConfigError(
                 f"ProbabilisticShield needs transitions of shape {(states, actions, states)} beside "
                 f"violation of shape {(states, actions)}, got {np.shape(self.transitions)}."
             )
-        if np.min(self.violation) < 0 or np.max(self.violation) > 1:
+        starts: Any = self.initial
+        if not (isinstance(starts, tuple) and starts and all(0 <= state < states for state in starts)):
+            raise ConfigError(
+                f"ProbabilisticShield's initial must be a tuple of states from 0 to {states - 1}, got "
+                f"{self.initial!r}."
+            )
+        if not np.all((self.violation >= 0) & (self.violation <= 1)):
             raise ConfigError("ProbabilisticShield needs a violation within [0, 1].")
-        if np.min(self.transitions) < 0 or np.abs(self.transitions.sum(-1) - 1).max() > _ROUNDING:
+        sums = np.abs(self.transitions.sum(-1) - 1)
+        if not (np.all(self.transitions >= 0) and np.all(sums <= _ROUNDING)):
             raise ConfigError("ProbabilisticShield needs transitions >= 0 whose rows add up to 1.")
         if not 0 < self.bound <= 1:
             raise ConfigError(f"ProbabilisticShield's bound must be > 0 and <= 1, got {self.bound!r}.")
@@ -130,11 +143,16 @@ class ProbabilisticShield:
 
         Args:
             memory: The bound that the state carries.
-            seen: The state's index, integer `[]`.
+            seen: The state's index, integer `[]`; outside of the tables nothing is `feasible`.
             proposal: Index of the action.
             parameters: `[1]`, or `[0]` if nothing is learned.
         """
         state = jnp.asarray(seen)
+        if state.shape != () or not jnp.issubdtype(state.dtype, jnp.integer):
+            raise EnvironmentContractError(
+                "ProbabilisticShield must be shown the index of a state, one integer; its view gives "
+                f"{state.dtype} of shape {state.shape}."
+            )
         risks, least = _table(self.action_probability)[state], _table(self.least_probability)[state]
         share: Any = jax.nn.sigmoid(jnp.nan_to_num(parameters[0])) if self.learned else 1.0
         # The least risky action is allowed whatever rounding makes of an equality.
@@ -142,7 +160,8 @@ class ProbabilisticShield:
         action, _ = nearest_allowed(proposal, risks, threshold)
         survival = 1 - _table(self.violation)[state, action]
         left = jnp.maximum(memory - risks[action], 0.0) / jnp.maximum(survival, 1e-6)
-        return Decision(action, action != proposal, memory >= least * (1 - 1e-5), left)
+        known = (state >= 0) & (state < self.violation.shape[0])  # Indexing takes the nearest row otherwise.
+        return Decision(action, action != proposal, known & (memory >= least * (1 - 1e-5)), left)
 
     def follow(self, memory: Array, seen: PyTree) -> Array:
         """Return the bound of the state that was reached: its least probability and what is left over."""
@@ -183,6 +202,10 @@ def least_violation(violation: Table, transitions: Table) -> Table:
             return following
         least = following
     return least
+
+
+def _is_array(table: Any) -> bool:  # noqa: ANN401
+    return isinstance(table, np.ndarray | jax.Array)
 
 
 def _table(values: Table) -> Array:
