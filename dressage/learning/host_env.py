@@ -1,5 +1,6 @@
 """Environment copies on the host as the host driver sees them: one record a group of agents."""
 
+import abc
 import itertools
 from collections.abc import Sequence
 from functools import partial
@@ -59,7 +60,7 @@ class HostGroupedEnv(Protocol):
         ...
 
 
-class _Whole:
+class _Whole(abc.ABC):
     """What steps as one, in this process: `send` steps."""
 
     _outcomes: tuple[Outcome, ...]
@@ -77,9 +78,9 @@ class _Whole:
         """Return what came of it."""
         return self._outcomes
 
+    @abc.abstractmethod
     def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
         """Step every copy but the last `resting`."""
-        raise NotImplementedError
 
 
 class FunctionalHostEnv(_Whole):
@@ -169,10 +170,17 @@ def host_many_agents_env(workers: WorkerGroup) -> HostGroupedEnv:
 
 
 class HostManyAgentsEnv:
-    """Copies of a `ParallelEnv` stepped by a group of workers; groups of one have no agent axis."""
+    """Copies of a `ParallelEnv` stepped by a group of workers; groups of one have no agent axis.
+
+    Attributes:
+        copies: Number of environment copies.
+        saves_state: Whether `state` holds all that the copies will do depends on.
+        singles: Of each group whether it is one agent, whose records have no agent axis.
+    """
 
     def __init__(self, workers: WorkerGroup) -> None:
         self.copies = workers.num_envs
+        self.singles = tuple(len(group.agents) == 1 for group in workers.layout.groups)
         self.saves_state = workers.saves_state
         self._workers = workers
         self._lengths = np.zeros(self.copies, np.int32)
@@ -193,11 +201,6 @@ class HostManyAgentsEnv:
     def parts(self) -> tuple[HostGroupedEnv, ...]:
         """Itself alone."""
         return (self,)
-
-    @property
-    def singles(self) -> tuple[bool, ...]:
-        """Of each group whether it is one agent, whose records have no agent axis."""
-        return tuple(len(group.agents) == 1 for group in self._workers.layout.groups)
 
     def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
         """Step every copy but the last `resting`."""

@@ -246,7 +246,7 @@ def _plain(function: _Function) -> Callable[[Mapping[str, Any]], _Function]:
 
 _CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat2"}
 
-_UNCHANGED = {"stop_gradient", "optimization_barrier", "copy", "copy_p"}
+_UNCHANGED = {"stop_gradient", "optimization_barrier", "copy"}
 
 _OPERATIONS: dict[str, Callable[[Mapping[str, Any]], _Function]] = {
     "broadcast_in_dim": _broadcast,

@@ -7,20 +7,11 @@ from pathlib import Path
 import pytest
 
 from dressage.export import describe_file
-
-SMALL = {
-    "num_envs": 2,
-    "rollout_length": 10,
-    "learning_epochs": 1,
-    "mini_batches": 1,
-    "network.hidden_sizes": "[4]",
-    "total_timesteps": 40,
-    "evaluations": 0,
-}
+from tests.cli.short_training import MANY_AGENTS, set_words
 
 
 def settings(**more):
-    return [word for name, value in (SMALL | more).items() for word in ("--set", f"{name}={value}")]
+    return set_words(MANY_AGENTS | more)
 
 
 def test_a_run_without_a_limit_is_refused_before_it_begins(dressage, tmp_path):

@@ -8,18 +8,11 @@ import pytest
 
 from dressage.export import load_policies
 from dressage.rl.policy_set import PolicySet
+from tests.cli.short_training import MANY_AGENTS, set_words
 
-OPTIONS = {
-    "num_envs": 2,
-    "rollout_length": 10,
-    "learning_epochs": 1,
-    "mini_batches": 1,
-    "network.hidden_sizes": "[4]",
-    "total_timesteps": 40,
-    "evaluations": 0,
-}
-SHORT = tuple(word for name, value in OPTIONS.items() for word in ("--set", f"{name}={value}"))
-LATER = (*SHORT[:-6], "--set", "total_timesteps=20", "--set", "evaluations=0")
+SHORT = set_words(MANY_AGENTS)
+ONE_UPDATE = MANY_AGENTS | {"total_timesteps": 20}
+LATER = set_words({name: value for name, value in ONE_UPDATE.items() if name != "network.hidden_sizes"})
 """The same, one update long, with networks as the policies have them."""
 
 

@@ -1,5 +1,7 @@
 """Small environments of many agents without chance, whose every number can be told by hand."""
 
+import importlib
+import warnings
 from dataclasses import dataclass
 
 import jax
@@ -20,6 +22,13 @@ SMALL = {
     "network": {"hidden_sizes": (4,)},
 }
 """Options that most tests train with, so that they share compiled programs."""
+
+
+def parallel_env(module, options):
+    """Make another package's environment; what it says of deprecations is no matter of these tests."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(module).parallel_env(**options)
 
 
 @jax.tree_util.register_dataclass

@@ -1,14 +1,12 @@
 """IPPO end to end on other people's environments: a few updates each, whole episodes where they are short."""
 
-import importlib
-import warnings
-
 import jax
 import numpy as np
 import pytest
 
 from dressage import envs
 from dressage.rl.ippo import IPPO
+from tests.rl.rl_toys import parallel_env
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,12 +32,6 @@ MODULES = [
     ("pettingzoo.sisl.pursuit_v5", ("scipy",), {"max_cycles": 10}, {}, 1),
     ("pettingzoo.sisl.multiwalker_v9", ("Box2D", "pygame"), {"max_cycles": 20}, {"recurrent": True}, 1),
 ]
-
-
-def parallel_env(module, options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return importlib.import_module(module).parallel_env(**options)
 
 
 def check(result, updates):

@@ -1,7 +1,6 @@
 """The limit report on other people's environments, with a cost wrapped on."""
 
-import importlib
-import warnings
+import functools
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from dressage.envs import with_cost
 from dressage.rl.ippo_lag import IPPO_Lagrangian
 from dressage.rl.safety import safety_report
+from tests.rl.rl_toys import parallel_env
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,15 +23,6 @@ SMALL = {
     "mini_batches": 1,
     "network": {"hidden_sizes": (8,)},
 }
-
-
-def maker(module, options):
-    def make():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return importlib.import_module(module).parallel_env(**options)
-
-    return make
 
 
 def collisions(step):
@@ -49,7 +40,10 @@ def falls(step):
 
 def test_collisions_of_simple_spread_are_judged():
     pytest.importorskip("mpe2")
-    task = with_cost(maker("mpe2.simple_spread_v3", {"max_cycles": 25, "local_ratio": 1.0}), collisions)
+    task = with_cost(
+        functools.partial(parallel_env, "mpe2.simple_spread_v3", {"max_cycles": 25, "local_ratio": 1.0}),
+        collisions,
+    )
     learner = IPPO_Lagrangian(SMALL | {"cost_limit": 25.0}, seed=0)
     learner.train(task, 200)
     report = safety_report(learner, task, 40, limits={"agent_0": 50.0, "agent_1": 50.0, "agent_2": 0.01})
@@ -65,7 +59,9 @@ def test_collisions_of_simple_spread_are_judged():
 def test_falls_of_multiwalker_are_judged():
     for package in ("pettingzoo", "Box2D", "pygame"):
         pytest.importorskip(package)
-    task = with_cost(maker("pettingzoo.sisl.multiwalker_v9", {"max_cycles": 60}), falls)
+    task = with_cost(
+        functools.partial(parallel_env, "pettingzoo.sisl.multiwalker_v9", {"max_cycles": 60}), falls
+    )
     learner = IPPO_Lagrangian(SMALL | {"cost_limit": 1.0}, seed=0)
     learner.train(task, 200)
     report = safety_report(learner, task, 20, limits=2.0)
