@@ -1,7 +1,7 @@
 """Owns what the command line needs to know of an algorithm, so that no verb knows a learner by name."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -163,6 +163,13 @@ class Algorithm(ABC, Generic[PolicyT]):
 
     def close_run(self, run: Trainable[PolicyT]) -> None:
         """Let go of what a run holds besides memory; here nothing."""
+
+    def events(self, run: Trainable[PolicyT]) -> Sequence[Mapping[str, Any]]:  # noqa: ARG002
+        """Return what happened to a run since the last look, besides training; here nothing ever does.
+
+        Each is one for `dressage.reporting.metric_rows.event_row`; the terminal tells those with a `worker`.
+        """
+        return ()
 
     def judged_episodes(self, options: Mapping[str, Any]) -> int:  # noqa: ARG002
         """Return how many episodes judge the cost limits of a run after training; here there are none."""

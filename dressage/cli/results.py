@@ -22,7 +22,7 @@ from dressage.reporting.limit_plots import Optimum, write_limit_figure
 from dressage.reporting.limit_reports import describe_limits, limit_lines, read_limits
 from dressage.reporting.metric_rows import jsonable, read_rows
 from dressage.reporting.plots import agent_curves, learning_curve, write_learning_curves
-from dressage.reporting.report import Findings, gather, write_report
+from dressage.reporting.report import Findings, describe_workers, gather, write_report
 from dressage.reporting.run_folder import FINISHED, INTERRUPTED, RunFolder, RunRecord, write_json
 from dressage.reporting.seed_statistics import ReturnSummary
 from dressage.reporting.wording import (
@@ -128,6 +128,8 @@ def _result_lines(found: Findings) -> list[tuple[str, str]]:
     speed = describe_rate(summary["steps_per_second"])
     rest = f", {speed} after start-up" if speed else ""
     lines.append(("time", describe_duration(summary["time_s"]) + rest))
+    workers = describe_workers(found.workers)
+    lines += [("workers", workers)] if workers else []
     if summary.get("export"):
         lines.append(("export", summary["export"]))
     if summary["film"]["path"] is None:
@@ -172,7 +174,8 @@ def _film(folder: RunFolder, plan: Plan, outcome: Outcome) -> str:
 
 
 def _summary(folder: RunFolder, plan: Plan, outcome: Outcome, film_note: str) -> dict[str, Any]:
-    returns, trainer = gather(folder, plan.algorithm.options).returns, plan.trainer
+    found, trainer = gather(folder, plan.algorithm.options), plan.trainer
+    returns = found.returns
     return {
         "status": FINISHED if outcome.finished else INTERRUPTED,
         "steps_requested": plan.record.options[plan.algorithm.steps_option],
@@ -182,6 +185,7 @@ def _summary(folder: RunFolder, plan: Plan, outcome: Outcome, film_note: str) ->
         "start_up_s": outcome.timing.start_up_s,
         "steps_per_second": outcome.timing.steps_per_second,
         "exact_resume": trainer.exact_resume,
+        "workers": found.workers or None,
         "returns": None if returns is None else _returns(returns),
         "film": {"path": folder.film.name if folder.film.is_file() else None, "note": film_note},
     }

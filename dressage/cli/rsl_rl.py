@@ -1,7 +1,7 @@
 """Owns how the command line drives rsl_rl's algorithms on tasks in torch."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,7 +21,7 @@ from dressage.runtime import OPTIONS as RUNTIME_OPTIONS
 from dressage.signals import Signals
 
 if TYPE_CHECKING:
-    from dressage.cli.rsl_rl_runs import RowCollector
+    from dressage.cli.rsl_rl_runs import RowCollector, RslRlRun
     from dressage.policy.rsl_rl_policy.finished import FinishedPolicy
     from dressage.runtime import Engine
 
@@ -115,10 +115,11 @@ class RslRl(Algorithm["FinishedPolicy"]):
 
     def close_run(self, run: "Trainable[FinishedPolicy]") -> None:
         """End the engines of a run and their workers."""
-        from dressage.cli.rsl_rl_runs import RslRlRun
+        _own(run).close()
 
-        assert isinstance(run, RslRlRun), "make_run made it"
-        run.close()
+    def events(self, run: "Trainable[FinishedPolicy]") -> Sequence[Mapping[str, Any]]:
+        """Return what happened to workers since the last look, and first whether a resumed run is exact."""
+        return _own(run).events()
 
     def checkpoints(self, folder: Path, keep: int) -> CheckpointStore:
         """Open the engines' checkpoints; `policy.pt` in each is one that rsl_rl's runner loads."""
@@ -160,6 +161,13 @@ class RslRl(Algorithm["FinishedPolicy"]):
         from dressage.cli.rsl_rl_film import film_torch_task
 
         return film_torch_task(torch_task(task_name), policy, seed, episodes)
+
+
+def _own(run: "Trainable[FinishedPolicy]") -> "RslRlRun":
+    from dressage.cli.rsl_rl_runs import RslRlRun
+
+    assert isinstance(run, RslRlRun), "make_run made it"
+    return run
 
 
 def _prepare_torch() -> None:

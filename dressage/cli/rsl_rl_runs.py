@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from dressage.errors import CheckpointError
+from dressage.policy.base_policy import MetricKind
 from dressage.policy.rsl_rl_policy.finished import FinishedPolicy, play_episodes
 from dressage.policy.rsl_rl_policy.rsl_rl_policy import RSLRLPolicy, RSLRLVecEnvMeta
 from dressage.policy.torch_envs.catalog import SHIPPED, TorchTask
 from dressage.policy.torch_envs.rollouts import MakeRollouts
+from dressage.reporting.metric_rows import PLACE
 from dressage.reporting.rollouts import UNLIMITED_STEPS, Episodes
 from dressage.reporting.run_folder import write_json
 from dressage.runtime import Engine
+from dressage.runtime.metric_kinds import summarize_updates
 
 EVALUATION_SEED = 1_000_003
 """Added to a run's seed, so that evaluations start where training did not."""
@@ -24,32 +27,36 @@ EVALUATION_SEED = 1_000_003
 RENAMED = {"training": "train", "rollout": "train"}
 """Groups of the engine's metrics as every other run of the command line names them."""
 
-UNWANTED = frozenset({"kind", "updates", "steps", "time_s", "event"})
-
 
 @dataclass
 class RowCollector:
     """Takes the rows of an engine.
 
     Attributes:
-        rows: Those of updates since the last look.
+        rows: Metrics of the updates since the last look.
+        events: What happened besides, since the last look.
     """
 
     rows: list[Mapping[str, Any]] = field(default_factory=list)
+    events: list[Mapping[str, Any]] = field(default_factory=list)
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Take one row."""
-        if row["kind"] == "train":
-            self.rows.append(row)
+        if row["kind"] == "event":
+            self.events.append(row)
+        else:
+            self.rows.append({name: value for name, value in row.items() if name not in PLACE})
 
-    def means(self) -> dict[str, float]:
-        """Return the mean of every metric and forget the rows."""
-        names = {name for row in self.rows for name in row} - UNWANTED
-        found = {
-            name: float(np.mean([row[name] for row in self.rows if name in row])) for name in sorted(names)
-        }
+    def summary(self, kinds: Mapping[str, MetricKind]) -> dict[str, float]:
+        """Return every metric over the updates since the last look, by its kind, and forget the rows."""
+        found = summarize_updates(self.rows, kinds)
         self.rows.clear()
         return {_renamed(name): value for name, value in found.items()}
+
+    def take_events(self) -> list[Mapping[str, Any]]:
+        """Return the events since the last look."""
+        found, self.events = self.events, []
+        return found
 
 
 @dataclass
@@ -114,14 +121,23 @@ class RslRlRun:
 
     def advance(self, state: list[Seed], updates: int) -> tuple[list[Seed], dict[str, np.ndarray]]:
         """Make updates; metrics are `[K]` by name."""
-        means = []
+        found = []
         for seed in state:
             seed.engine.learner.load_random_state(seed.stream)
             seed.engine.run(seed.engine.learner.version + updates, save=False)
             seed.stream = seed.engine.learner.random_state()
-            means.append(seed.rows.means())
-        names = sorted({name for mean in means for name in mean})
-        return state, {name: np.array([mean.get(name, np.nan) for mean in means]) for name in names}
+            found.append(seed.rows.summary(seed.engine.metric_kinds))
+        names = sorted({name for one in found for name in one})
+        return state, {name: np.array([one.get(name, np.nan) for one in found]) for name in names}
+
+    def events(self) -> list[Mapping[str, Any]]:
+        """Return what happened to the engines since the last look; of several seeds it says which."""
+        several = len(self.seeds) > 1
+        return [
+            {**event, "of_seed": number} if several else event
+            for seed, number in zip(self._state, self.seeds, strict=False)
+            for event in seed.rows.take_events()
+        ]
 
     def evaluate(self, state: list[Seed]) -> dict[str, np.ndarray]:
         """Play evaluation episodes by the mean action, `[K, E]` by name; training notices nothing."""

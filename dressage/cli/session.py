@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,7 @@ def _train(
             open_progress(console, quiet=extras.quiet),
             stop,
             frozenset(plan.algorithm.updates_at_evaluations(plan.record.options)),
+            events=partial(plan.algorithm.events, plan.trainer),
         )
         outcome = loop.run(start.state, start.timing)
     return _conclude(console, folder, plan, outcome, extras)

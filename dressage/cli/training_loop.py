@@ -6,7 +6,7 @@ chunk has changes no result.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from dressage.cli.algorithm import CheckpointStore, Trainable
 from dressage.cli.stop_signals import StopSignals
-from dressage.reporting.metric_rows import Row, episode_returns, eval_row, seed_values, train_row
+from dressage.reporting.metric_rows import Row, episode_returns, eval_row, event_row, seed_values, train_row
 from dressage.reporting.progress import ProgressView, Status
 from dressage.reporting.seed_statistics import summarize_returns
 from dressage.reporting.sinks import Sink
@@ -103,6 +103,7 @@ class TrainingLoop:
         evaluations: Update counts after which an evaluation is due; where there are any, the untrained policy
             is evaluated too.
         clock: Seconds, monotonic.
+        events: Returns what happened to the run since the last call, for `event_row`.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class TrainingLoop:
         stop: StopSignals,
         evaluations: frozenset[int],
         clock: Callable[[], float] = time.monotonic,
+        events: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
         self._trainer = trainer
         self._checkpoints = checkpoints
@@ -121,6 +123,7 @@ class TrainingLoop:
         self._view = view
         self._stop = stop
         self._evaluations = evaluations
+        self._events = events
         self._clock = clock
         self._pace = Pace(trainer.num_updates)
         self._timing = Timing()
@@ -162,7 +165,10 @@ class TrainingLoop:
     def _chunk(self, state: Any, done: int) -> Any:  # noqa: ANN401
         updates = self._pace.updates(self._until_pause(done))
         began = self._clock()
-        state, metrics = self._trainer.advance(state, updates)
+        try:
+            state, metrics = self._trainer.advance(state, updates)
+        finally:
+            self._tell_events()  # What led to an error as well.
         seconds = self._clock() - began
         self._count(updates, seconds, first=done == self._first_update)
         row = train_row(self._progress(state, updates, seconds), metrics)
@@ -212,6 +218,15 @@ class TrainingLoop:
         self._tick()
         self._checkpoints.save(done, state, asdict(self._timing))
         self._last_save = self._clock()
+        self._tell_events()
+
+    def _tell_events(self) -> None:
+        self._tick()
+        for event in self._events():
+            self._emit(event_row(self._timing.time_s, event))
+            if "worker" in event:
+                of_seed = f"seed {event['of_seed']}: " if "of_seed" in event else ""
+                self._view.say(of_seed + event["event"])
 
     def _emit(self, row: Row) -> None:
         for sink in self._sinks:

@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from gymnasium import spaces
@@ -37,6 +37,10 @@ Array = Any
 """An array of the policy's framework (torch, JAX or NumPy), or a mapping of such by observation group."""
 
 TimeOutRule = Literal["final_observation", "rsl_rl"]
+
+MetricKind = Literal["counter", "count", "peak", "mean", "episode mean"]
+"""What a metric of an update is: a `counter` over the whole run, a `count` of what the update had, a `peak`,
+a `mean` (rates and states too), or a mean over the update's finished episodes."""
 
 ROLLOUT_MODES = ("sync", "async")
 TIME_OUT_RULES = ("final_observation", "rsl_rl")
@@ -285,7 +289,10 @@ class BasePolicy(ABC):
         config: As given.
         role_type: As given.
         version: Number of updates behind the weights that it holds.
+        metric_kinds: Kinds of the metrics that `train` returns; one that is not named is a `mean`.
     """
+
+    metric_kinds: ClassVar[Mapping[str, MetricKind]] = {}
 
     def __init__(self, config: PolicyConfig, role_type: PolicyRole) -> None:
         self.config = config

@@ -2,14 +2,16 @@
 
 A row is one JSON object a line, strictly valid: NaN and infinity are written as `null`. Every row has
 
-- `kind`: `"train"` (averages over the updates since the row before) or `"eval"`,
+- `kind`: `"train"` (over the updates since the row before: means, and of what is counted the sum or where the
+  count stands), `"eval"` or `"event"`,
 - `updates`: updates done, `steps`: environment steps done, both of one seed,
 - `time_s`: seconds of training so far, compilation and evaluations included,
 - `steps_per_second`: environment steps a second of all seeds together since the row before, `null` in the
   row of the untrained policy,
 
 and then the metrics: numbers where one seed is trained, lists with one number a seed where several are.
-`eval/returns` and `eval/lengths` have one entry an evaluation episode, `null` where it did not finish.
+`eval/returns` and `eval/lengths` have one entry an evaluation episode, `null` where it did not finish. An
+event has its text as `event`, and numbers of its own.
 """
 
 import json
@@ -28,6 +30,9 @@ Row = dict[str, Any]
 
 PLACE = frozenset({"kind", "updates", "steps", "time_s", "steps_per_second"})
 """What every row has."""
+
+TEXTS = frozenset({"kind", "event"})
+"""What is no number."""
 
 
 def train_row(progress: Mapping[str, float], metrics: Mapping[str, np.ndarray]) -> Row:
@@ -65,6 +70,17 @@ def eval_row(progress: Mapping[str, float], metrics: Mapping[str, np.ndarray]) -
     for name in metrics.keys() - {"eval/returns", "eval/lengths", "eval/finished"}:
         averages[_average_name(name)] = _mean(finished_only(metrics[name], finished))
     return _row("eval", progress, {name: _per_seed(values) for name, values in sorted(averages.items())})
+
+
+def event_row(time_s: float, event: Mapping[str, Any]) -> Row:
+    """Make a row of what happened between updates.
+
+    Args:
+        time_s: Seconds of training so far.
+        event: `updates`, `steps`, the text as `event`, and whole numbers that belong to it.
+    """
+    rest = {name: value for name, value in event.items() if name not in PLACE}
+    return _row("event", {**event, "time_s": time_s, "steps_per_second": math.nan}, rest)
 
 
 def encode(row: Mapping[str, Any]) -> str:
@@ -117,7 +133,7 @@ def keep_until(path: Path, updates: int) -> list[Row]:
     return kept
 
 
-def of_kind(rows: Iterable[Row], kind: Literal["train", "eval"]) -> list[Row]:
+def of_kind(rows: Iterable[Row], kind: Literal["train", "eval", "event"]) -> list[Row]:
     """Return the rows of one kind, in order."""
     return [row for row in rows if row["kind"] == kind]
 
@@ -167,9 +183,9 @@ def _flaw_of(row: Row) -> str:
     lacking = sorted(needed - row.keys())
     if lacking:
         return f"it has no {lacking[0]}"
-    if row["kind"] not in ("train", "eval"):
+    if row["kind"] not in ("train", "eval", "event"):
         return f"its kind is {row['kind']!r}"
-    wrong = [name for name, value in row.items() if name != "kind" and not _is_numbers(value)]
+    wrong = [name for name, value in row.items() if name not in TEXTS and not _is_numbers(value)]
     return f"{wrong[0]} is no number" if wrong else ""
 
 

@@ -9,10 +9,20 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dressage.config import Option
 from dressage.reporting import report_page as html
 from dressage.reporting.limit_reports import limit_section, read_limits
-from dressage.reporting.metric_rows import Row, agents_of, episode_returns, of_kind, over_seeds, read_rows
+from dressage.reporting.metric_rows import (
+    Row,
+    agents_of,
+    episode_returns,
+    of_kind,
+    over_seeds,
+    read_rows,
+    seed_values,
+)
 from dressage.reporting.plots import diagnostics_svg
 from dressage.reporting.run_folder import FINISHED, RunFolder, RunRecord, read_summary
 from dressage.reporting.seed_statistics import ReturnSummary, summarize_returns
@@ -60,6 +70,13 @@ class Findings:
         seen = limited or any(over_seeds(row, COST) > 0 for row in self.rows)
         return over_seeds(self.evaluation, COST) if seen else math.nan
 
+    @property
+    def workers(self) -> dict[str, int]:
+        """How many workers were lost and how many made anew, over all seeds; empty where there are none."""
+        row = next(iter(reversed(of_kind(self.rows, "train"))), {})
+        counted = {"lost": "runtime/lost_workers", "restarts": "runtime/restarts"}
+        return {name: int(np.nansum(seed_values(row, full))) for name, full in counted.items() if full in row}
+
 
 def write_report(folder: RunFolder, options: Sequence[Option]) -> Path:
     """Write `report.html` from what the run directory holds.
@@ -93,6 +110,14 @@ def gather(folder: RunFolder, options: Sequence[Option]) -> Findings:
 def describe_resume(exact: bool) -> str:
     """Say whether a resumed run ends with the same parameters as one that was never stopped."""
     return "yes" if exact else "no (environment state not saved)"
+
+
+def describe_workers(counts: Mapping[str, int]) -> str:
+    """Say what became of a run's workers; empty where nothing did."""
+    if not any(counts.values()):
+        return ""
+    told = f"{counts['lost']:,} lost, {counts['restarts']:,} made anew"
+    return f"{told}; the events in metrics.jsonl say which and why"
 
 
 def _header(found: Findings) -> str:
@@ -223,6 +248,8 @@ def _circumstances(found: Findings) -> str:
         facts += [("steps taken", f"{found.summary['steps_taken']:,}{_each(found)}")]
         facts += [("updates", f"{found.summary['updates']:,}")]
         facts += [("exact resume", describe_resume(found.summary["exact_resume"]))]
+    workers = describe_workers(found.workers)
+    facts += [("workers", workers)] if workers else []
     circumstances = html.section("Circumstances", html.table(("what", "value"), facts))
     return f'<div class="columns">{circumstances}{html.section("Versions", versions)}</div>'
 

@@ -118,6 +118,8 @@ class WeightsAndBiases:
 
 
 def _scalars(row: Row, seeds: tuple[int, ...]) -> Iterator[tuple[str, float]]:
+    if row["kind"] == "event":
+        return  # Its numbers, such as a worker's, are no curve.
     for name, value in row.items():
         if name in PROGRESS_NAMES:
             continue

@@ -1,13 +1,16 @@
 """Counts what became of every step that workers took, and how long each stage of an update lasted."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
 from dressage.runtime.records import EpisodeSums
 
 STAGES = ("collect", "transfer", "learn", "publish", "checkpoint")
+
+EPISODES = "rollout/episodes"
+"""Name of the number of episodes that an update's fragments finished."""
 
 
 @dataclass
@@ -85,8 +88,13 @@ class Stopwatch:
 
 def episode_metrics(episodes: EpisodeSums) -> dict[str, float]:
     """Return mean return and length of the episodes that an update's fragments finished; none without any."""
-    metrics = {"rollout/episodes": float(episodes.count)}
+    metrics = {EPISODES: float(episodes.count)}
     if episodes.count:
         metrics["rollout/episode_return"] = episodes.returns / episodes.count
         metrics["rollout/episode_length"] = episodes.lengths / episodes.count
     return metrics
+
+
+def lag_metrics(lags: Sequence[int]) -> dict[str, float]:
+    """Return how old the weights of an update's fragments were, in updates."""
+    return {"runtime/lag_mean": sum(lags) / len(lags), "runtime/lag_max": float(max(lags))}

@@ -14,10 +14,19 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from dressage.errors import DressageError, NonFiniteError, StaleWeightsError, WorkerLostError
-from dressage.policy.base_policy import BasePolicy, EnvMeta, Fragment, PolicyRole, TrainConfig, Weights
-from dressage.runtime.accounts import Counters, Stopwatch, episode_metrics
+from dressage.policy.base_policy import (
+    BasePolicy,
+    EnvMeta,
+    Fragment,
+    MetricKind,
+    PolicyRole,
+    TrainConfig,
+    Weights,
+)
+from dressage.runtime.accounts import Counters, Stopwatch, episode_metrics, lag_metrics
 from dressage.runtime.checkpoints import RunCheckpoints, RunState, read_checkpoint, write_checkpoint
 from dressage.runtime.config import RuntimeConfig
+from dressage.runtime.metric_kinds import KINDS
 from dressage.runtime.records import (
     Collected,
     EpisodeSums,
@@ -95,6 +104,7 @@ class Engine:
         self.counters = Counters()
         self._lives = [0] * self._config.workers
         self._watch = Stopwatch()
+        self._told_resume = False
         self._began = time.perf_counter()
         self._transport = transport or make_transport(spec, self._config)
         try:
@@ -143,7 +153,7 @@ class Engine:
         """
         row: Mapping[str, Any] = {}
         self._watch = Stopwatch()
-        self._tell("exact resume: " + self.exact_resume)
+        self._tell_resume()
         try:
             stopped = False
             while self.learner.version < updates and not stopped:
@@ -185,6 +195,11 @@ class Engine:
         return self.learner.version
 
     @property
+    def metric_kinds(self) -> Mapping[str, MetricKind]:
+        """What each metric of a row is, for whoever puts the rows of several updates together."""
+        return {**KINDS, **self.learner.metric_kinds}
+
+    @property
     def meta(self) -> EnvMeta:
         """What a policy must know of one worker's environment."""
         return self._hellos[0].meta
@@ -222,7 +237,8 @@ class Engine:
 
     def _update(self, updates: int) -> Mapping[str, Any]:
         """Collect, learn and publish once; returns the row of metrics."""
-        batch = self._collect(last=self.learner.version + 1 >= updates)
+        last = self.learner.version + 1 >= updates
+        batch = self._collect(last=last)
         with self._watch.stage("learn"):
             if self._travels and batch[0].stream is not None:
                 self.learner.load_random_state(batch[0].stream)
@@ -232,6 +248,8 @@ class Engine:
             metrics = self.learner.train()
         steps = sum(map(_steps, fragments))
         self.counters.use(steps)
+        if last:
+            self._drop_waiting()  # Before the row is made: nothing comes after it.
         with self._watch.stage("publish"):
             self._publish()
         if self._config.checkpoint_every and self.learner.version % self._config.checkpoint_every == 0:
@@ -239,8 +257,7 @@ class Engine:
         episodes = sum((one.episodes for one in batch), EpisodeSums())
         seconds = self._watch.metrics()
         rate = {"steps_per_second": round(steps / seconds["time/update_s"], 1)}
-        lag = {"runtime/lag_mean": sum(lags) / len(lags), "runtime/lag_max": float(max(lags))}
-        counts = {**episode_metrics(episodes), **lag, **self.counters.metrics()}
+        counts = {**episode_metrics(episodes), **lag_metrics(lags), **self.counters.metrics()}
         return self._emit({"kind": "train", **rate, **metrics, **counts, **seconds})
 
     def _publish(self) -> None:
@@ -362,6 +379,11 @@ class Engine:
                 raise
             self._replace(worker, error, lost=True)
             return self._transport.state(worker)
+
+    def _tell_resume(self) -> None:
+        if not self._told_resume:
+            self._tell("exact resume: " + self.exact_resume)
+        self._told_resume = True
 
     def _tell(self, text: str, numbers: Mapping[str, int] | None = None) -> None:
         """Write an event, which is a row too."""

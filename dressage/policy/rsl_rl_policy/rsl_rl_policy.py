@@ -7,7 +7,7 @@ with. In one process, from one seed, both together learn exactly what `rsl_rl.ru
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from dressage.policy.base_policy import (
     EnvRet,
     EvalConfig,
     Fragment,
+    MetricKind,
     PolicyConfig,
     PolicyResponse,
     PolicyRole,
@@ -71,6 +72,11 @@ class RSLRLPolicy(BasePolicy):
     Raises:
         ConfigError: If rsl_rl's release is none of those tested, or it has no such algorithm.
     """
+
+    metric_kinds: ClassVar[Mapping[str, MetricKind]] = {
+        "training/time_outs_final_observation": "count",
+        "training/time_outs_rsl_rl": "count",
+    }
 
     algo: Algorithm
     algo_cls: type[Algorithm]
