@@ -10,7 +10,7 @@ from rich.text import Text
 
 from dressage.export import Card, Score, Signal, Verification
 from dressage.learning.specs import AGENT
-from dressage.reporting.wording import describe_number
+from dressage.reporting.wording import describe_count, describe_number
 
 MARKS = {
     True: "[green]passed[/green]",
@@ -74,8 +74,11 @@ def _described(score: Score | None) -> str:
     if score.episodes:
         actions = " with sampled actions" if score.sampled else ""
         text += f"  (mean of {score.episodes:,} episodes{actions} and its 95 % interval"
-        spread = "" if score.deviation is None else f", standard deviation {describe_number(score.deviation)}"
-        text += spread + ")"
+        text += "" if score.deviation is None else f", standard deviation {describe_number(score.deviation)}"
+        text += f"; the mean over all {score.mean_of} agents" if score.mean_of else ""
+        early = score.after_steps
+        text += "" if early is None else f"; of the policy after {describe_count(early, 'step')}"
+        text += ")"
     if score.limit is not None:
         text += f"  limit {describe_number(score.limit)}: {score.verdict or 'not judged'}"
     return text

@@ -11,7 +11,7 @@ import numpy as np
 from dressage.cli.task_names import AnyTask, open_task
 from dressage.envs import BaseEnv
 from dressage.export import Card, Score, Signal
-from dressage.reporting.metric_rows import episode_returns, of_kind, read_rows
+from dressage.reporting.metric_rows import Row, costs_were_seen, episode_values, of_kind, read_rows
 from dressage.reporting.run_folder import RunFolder, RunRecord
 from dressage.reporting.seed_statistics import summarize_returns
 from dressage.rl.safety import AgentSafety, Interval, SafetyReport
@@ -38,6 +38,13 @@ def cards_of(
         named: The numbers of observation and action; None where nobody knows them.
     """
     observation, action = _signals(open_task(record.task), named) if named else ((), ())
+    evaluations = of_kind(read_rows(folder.metrics), "eval")
+    last = evaluations[-1] if evaluations else {}
+    limited = record.options.get("cost_limit") is not None
+    returns = _scores(last, "eval/returns", index, agents, steps)
+    costs = _scores(last, "eval/costs", index, agents, steps)
+    if not limited and not costs_were_seen(evaluations):
+        costs = {}
     return {
         agent: Card(
             task=record.task,
@@ -48,7 +55,8 @@ def cards_of(
             control_period_s=named.control_period_s if named else None,
             observation=observation,
             action=action,
-            returns=_last_score(folder, index),
+            returns=returns.get(agent),
+            cost=costs.get(agent),
         )
         for agent in agents
     }
@@ -81,16 +89,31 @@ def _score(interval: Interval, episodes: int) -> Score:
     return Score(interval.mean, low, high, episodes=episodes, sampled=True)
 
 
-def _last_score(folder: RunFolder, index: int) -> Score | None:
-    """Return what the last evaluation of a seed says."""
-    rows = of_kind(read_rows(folder.metrics), "eval")
-    if not rows:
-        return None
-    summary = summarize_returns(episode_returns(rows[-1])[index])
+def _scores(row: Row, name: str, index: int, agents: Sequence[str], steps: int | None) -> dict[str, Score]:
+    """Return what an evaluation says of each agent; nothing of those of whom it says nothing.
+
+    Rows that were written before evaluations kept the episodes of each agent have the mean over the agents
+    only; the score says then that it is one.
+    """
+    scores = {}
+    for agent in agents:
+        own = f"{name}/{agent}"
+        found = own if own in row else name
+        score = _score_of_episodes(episode_values(row, found)[index]) if found in row else None
+        if score is not None:
+            mean_of = len(agents) if found == name and len(agents) > 1 else None
+            early = None if row["steps"] == steps else row["steps"]
+            scores[agent] = replace(score, mean_of=mean_of, after_steps=early)
+    return scores
+
+
+def _score_of_episodes(values: np.ndarray) -> Score | None:
+    """Summarise what episodes `[E]` gave with the most likely actions; None where none finished."""
+    summary = summarize_returns(values)
     if not summary.episodes:
         return None
     low, high = (None if np.isnan(end) else float(end) for end in (summary.low, summary.high))
-    return Score(summary.estimate, low, high, summary.deviation, summary.episodes)
+    return Score(summary.estimate, low, high, summary.deviation, summary.episodes, sampled=False)
 
 
 def _signals(task: AnyTask, named: Signals) -> tuple[tuple[Signal, ...], tuple[Signal, ...]]:

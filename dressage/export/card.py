@@ -35,6 +35,9 @@ class Score:
         limit: Largest value that was allowed, for a cost; None for a return.
         verdict: Of a limit at 95 % confidence: kept, not kept or undecided; None for a return.
         sampled: Whether actions were sampled; False for the most likely ones, None where it is not known.
+        mean_of: Number of agents whose mean it is; None for that of the agent itself.
+        after_steps: Environment steps of training behind the policy that was measured, where that is an
+            earlier one.
     """
 
     estimate: float
@@ -45,6 +48,8 @@ class Score:
     limit: float | None = None
     verdict: str | None = None
     sampled: bool | None = None
+    mean_of: int | None = None
+    after_steps: int | None = None
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ A row is one JSON object a line, strictly valid: NaN and infinity are written as
   row of the untrained policy,
 
 and then the metrics: numbers where one seed is trained, lists with one number a seed where several are.
-`eval/returns` and `eval/lengths` have one entry an evaluation episode, `null` where it did not finish. An
-event has its text as `event`, and numbers of its own.
+`eval/returns`, `eval/lengths` and, where there are costs, `eval/costs` have one entry an evaluation episode,
+`null` where it did not finish. Of several agents they are means over the agents (lengths: the longest), and
+`eval/returns/AGENT` and `eval/costs/AGENT` have the entries of each. An event has its text as
+`event`, and numbers of its own.
 """
 
 import json
@@ -34,6 +36,8 @@ PLACE = frozenset({"kind", "updates", "steps", "time_s", "steps_per_second"})
 TEXTS = frozenset({"kind", "event"})
 """What is no number."""
 
+COST = "eval/cost_mean"
+
 
 def train_row(progress: Mapping[str, float], metrics: Mapping[str, np.ndarray]) -> Row:
     """Make a row of training metrics.
@@ -50,26 +54,23 @@ def eval_row(progress: Mapping[str, float], metrics: Mapping[str, np.ndarray]) -
 
     Args:
         progress: `updates`, `steps`, `time_s` and `steps_per_second`.
-        metrics: `eval/returns`, `eval/lengths` and `eval/finished`, each `[K, E]`. Episodes that did not
-            finish are left out of the averages and written as `null`. Of what else there is, such as
-            `eval/costs` or `eval/returns/AGENT`, the average is written, as `eval/cost_mean` or
-            `eval/return_mean/AGENT`.
+        metrics: `eval/returns`, `eval/lengths`, `eval/finished` and what else there is, such as `eval/costs`
+            or `eval/returns/AGENT`, each `[K, E]`. All are written, with their averages beside them, as
+            `eval/cost_mean` or `eval/return_mean/AGENT`. Episodes that did not finish are left out of the
+            averages and written as `null`.
     """
     finished = np.asarray(metrics["eval/finished"], dtype=bool)
-    returns = finished_only(metrics["eval/returns"], finished)
-    lengths = finished_only(metrics["eval/lengths"], finished)
-    averages = {
-        "eval/return_mean": _mean(returns),
-        "eval/return_std": _deviation(returns),
-        "eval/length_mean": _mean(lengths),
+    episodes = {
+        name: finished_only(values, finished) for name, values in metrics.items() if name != "eval/finished"
+    }
+    averages = {_average_name(name): _mean(values) for name, values in episodes.items()}
+    counts = {
+        "eval/return_std": _deviation(episodes["eval/returns"]),
         "eval/episodes": finished.sum(axis=1),
         "eval/unfinished": (~finished).sum(axis=1),
-        "eval/returns": returns,
-        "eval/lengths": lengths,
     }
-    for name in metrics.keys() - {"eval/returns", "eval/lengths", "eval/finished"}:
-        averages[_average_name(name)] = _mean(finished_only(metrics[name], finished))
-    return _row("eval", progress, {name: _per_seed(values) for name, values in sorted(averages.items())})
+    entries = sorted({**averages, **counts, **episodes}.items())
+    return _row("eval", progress, {name: _per_seed(values) for name, values in entries})
 
 
 def event_row(time_s: float, event: Mapping[str, Any]) -> Row:
@@ -158,7 +159,17 @@ def over_seeds(row: Mapping[str, Any], name: str) -> float:
 
 def episode_returns(row: Mapping[str, Any]) -> np.ndarray:
     """Return an evaluation's returns, `[K, E]` float64, NaN where the episode did not finish."""
-    return np.atleast_2d(np.asarray(row["eval/returns"], dtype=np.float64))
+    return episode_values(row, "eval/returns")
+
+
+def episode_values(row: Mapping[str, Any], name: str) -> np.ndarray:
+    """Return what an evaluation wrote of every episode, `[K, E]` float64, NaN where it did not finish."""
+    return np.atleast_2d(np.asarray(row[name], dtype=np.float64))
+
+
+def costs_were_seen(rows: Iterable[Row]) -> bool:
+    """Whether an evaluation cost anything: an environment on the host shows only so that it has costs."""
+    return any(over_seeds(row, COST) > 0 for row in rows)
 
 
 def _average_name(name: str) -> str:

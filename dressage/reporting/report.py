@@ -15,8 +15,10 @@ from dressage.config import Option
 from dressage.reporting import report_page as html
 from dressage.reporting.limit_reports import limit_section, read_limits
 from dressage.reporting.metric_rows import (
+    COST,
     Row,
     agents_of,
+    costs_were_seen,
     episode_returns,
     of_kind,
     over_seeds,
@@ -32,8 +34,6 @@ from dressage.reporting.wording import (
     describe_number,
     describe_unfinished,
 )
-
-COST = "eval/cost_mean"
 
 MEDIA_TYPES = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}
 
@@ -62,12 +62,8 @@ class Findings:
 
     @property
     def cost(self) -> float:
-        """Mean cost of an episode of that evaluation; NaN where nothing ever cost and nothing was limited.
-
-        An environment on the host shows only by its steps whether it has costs at all.
-        """
-        limited = self.record.options.get("cost_limit") is not None
-        seen = limited or any(over_seeds(row, COST) > 0 for row in self.rows)
+        """Mean cost of an episode of that evaluation; NaN where nothing ever cost and nothing was limited."""
+        seen = self.record.options.get("cost_limit") is not None or costs_were_seen(self.rows)
         return over_seeds(self.evaluation, COST) if seen else math.nan
 
     @property
