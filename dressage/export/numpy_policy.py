@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 _SEAL = re.compile(rb'\\?"sha256\\?":\\?"([0-9a-f]{64})\\?"')
+NAMED = 8
+"""Numbers of an observation that an error names."""
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
 
 
@@ -48,16 +50,17 @@ class NumpyPolicy:
             The environment's action; for a recurrent policy the pair of action and state.
 
         Raises:
-            ValueError: If the observation has another shape than the policy takes.
+            ValueError: If the observation has other parts, another shape or other types than the policy
+                takes, or the state is none of this policy's; the text says what it takes.
         """
-        plain = type(observation) is np.ndarray and observation.dtype == self._dtype
+        plain = type(observation) is np.ndarray and observation.dtype == self._dtype and state is None
         if self._chain and plain and observation.shape[-len(self._shape) :] == self._shape:
             # Nothing to arrange or to assemble, which would take as long as a small network.
             value = observation
             for function, weights in self._chain:
                 value = function(value, *weights)
             return value
-        values = arrange(self.graph, observation, state)
+        values = arrange(self.description, observation, state)
         outputs = self.run(values)
         action = assemble(self.graph, outputs)
         if not self.graph["states"]:
@@ -93,6 +96,13 @@ def read_policy(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ValueError(f"{path} is no safetensors file; ONNX files are read by OnnxPolicy.")
     header = json.loads(content[8:start])
     description = json.loads(header.pop("__metadata__")["dressage"])
+    if "agents" in description:
+        raise ValueError(
+            f"{path} holds the policies of several agents as training saved them. Write one file for each "
+            "agent with: dressage export RUN --format safetensors"
+        )
+    if "weights" not in description["graph"]:
+        raise ValueError(f"{path} holds a StableHLO program, which StableHloPolicy runs.")
     tensors = {}
     for name, entry in header.items():
         first, last = (start + offset for offset in entry["data_offsets"])
@@ -100,21 +110,118 @@ def read_policy(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return description, tensors
 
 
-def arrange(graph: dict[str, Any], observation: Any, state: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Name the parts of an observation and a state as a graph does, and check their shapes."""
-    values = {name: np.asarray(leaf) for name, leaf in _leaves("observation", observation)}
-    lead: tuple[int, ...] = ()
-    for port in graph["inputs"]:
-        name, shape = port["name"], tuple(port["shape"])
-        if name in graph["states"]:
-            values[name] = np.zeros((*lead, *shape), np.float32) if state is None else state[name]
-        elif name not in values:
-            raise ValueError(f"The observation has no {name!r}; it has {', '.join(sorted(values))}.")
-        found = values[name].shape
-        lead = found[: len(found) - len(shape)]
-        if found[len(lead) :] != shape or len(found) < len(shape):
-            raise ValueError(f"The policy takes {name!r} of shape {shape}, or a batch of it, got {found}.")
-    return values
+def arrange(description: dict[str, Any], observation: Any, state: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Name the parts of an observation and a state as a policy's graph does.
+
+    Raises:
+        ValueError: If they are not what the policy takes.
+    """
+    if state is None and _is_plain(description["graph"], observation):
+        return {"observation": observation}  # Checking parts by name takes as long as a small network.
+    try:
+        values = {name: np.asarray(leaf) for name, leaf in _leaves("observation", observation)}
+    except (TypeError, ValueError) as error:  # Lists of unequal lengths, tensors of another device.
+        raise ValueError(f"The observation is no array: {error}. {_taken(description)}") from error
+    ports = _observation_ports(description)
+    flaw = _flaw_of_parts(ports, values, observation)
+    leads = {} if flaw else {port["name"]: _lead_of(port, values[port["name"]]) for port in ports}
+    if len(set(leads.values())) > 1:
+        flaw = f"The parts of the observation have different leading axes: {leads}."
+    if flaw:
+        raise ValueError(f"{flaw} {_taken(description)}")
+    return values | _memory(description["graph"], state, next(iter(leads.values()), ()))
+
+
+def _is_plain(graph: dict[str, Any], observation: Any) -> bool:  # noqa: ANN401
+    """Whether an observation is an array that is all that a graph takes."""
+    port, *others = graph["inputs"]
+    if others or port["name"] != "observation" or type(observation) is not np.ndarray:
+        return False
+    rank = observation.ndim - len(port["shape"])
+    fits = rank >= 0 and list(observation.shape[rank:]) == port["shape"]
+    return fits and observation.dtype == port["dtype"]
+
+
+def _flaw_of_parts(ports: list[dict[str, Any]], values: dict[str, Any], observation: Any) -> str:  # noqa: ANN401
+    """Say what is wrong with an observation; empty for nothing."""
+    names = [port["name"] for port in ports]
+    if names == ["observation"] and isinstance(observation, dict | tuple):
+        return f"The policy takes one array, got {_described_tree(observation)}."
+    for name in names:
+        if name not in values:
+            return f"The observation has no {name!r}; it has {', '.join(sorted(values)) or 'no parts'}."
+    unknown = sorted(values.keys() - set(names))
+    if unknown:
+        return f"The policy takes no {unknown[0]!r}; it takes {', '.join(names)}."
+    return next(filter(None, (_flaw_of_part(port, values[port["name"]]) for port in ports)), "")
+
+
+def _described_tree(tree: Any) -> str:  # noqa: ANN401 (a dict or a tuple)
+    """Say what was given instead of an array, and how the array is had from it."""
+    if not isinstance(tree, dict):
+        return f"a tuple of {len(tree)}. Give the array itself, perhaps act(observation[0])"
+    keys = ", ".join(map(repr, tree)) or "nothing"
+    remedy = f"act(observation[{keys}])" if len(tree) == 1 else "its numbers side by side"
+    return f"a dict of {keys}. Give the array itself: {remedy}"
+
+
+def _flaw_of_part(port: dict[str, Any], found: Any) -> str:  # noqa: ANN401 (an array)
+    name, shape = port["name"], tuple(port["shape"])
+    if found.dtype.kind not in "fiub":
+        return f"{name!r} is not made of numbers: its type is {found.dtype}."
+    if found.ndim < len(shape) or found.shape[found.ndim - len(shape) :] != shape:
+        return f"The policy takes {name!r} of shape {shape}, or a batch of it, got {found.shape}."
+    if port["dtype"] == "float32" or found.dtype.kind != "f" or (found == np.trunc(found)).all():
+        return ""
+    broken = found[found != np.trunc(found)][0]
+    return f"The policy takes whole numbers ({port['dtype']}) as {name!r}, got {broken}."
+
+
+def _lead_of(port: dict[str, Any], found: Any) -> tuple[int, ...]:  # noqa: ANN401 (an array)
+    return tuple(found.shape[: found.ndim - len(port["shape"])])
+
+
+def _memory(graph: dict[str, Any], state: Any, lead: tuple[int, ...]) -> dict[str, Any]:  # noqa: ANN401
+    """Return the recurrent state that goes in: zeros where an episode starts."""
+    ports = [port for port in graph["inputs"] if port["name"] in graph["states"]]
+    shapes = {port["name"]: (*lead, *port["shape"]) for port in ports}
+    if state is None:
+        return {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    if not ports:
+        raise ValueError("The policy has no memory and takes no state: act(observation).")
+    if not isinstance(state, dict):
+        raise ValueError(f"The state is a {type(state).__name__}, {_state_of(shapes)}")
+    found = {name: np.shape(array) for name, array in state.items()}
+    if found != shapes:
+        raise ValueError(f"The state has the shapes {found}, {_state_of(shapes)}")
+    return dict(state)
+
+
+def _state_of(shapes: dict[str, Any]) -> str:
+    return (
+        f"and not the dict of the shapes {shapes} that this policy takes. Give what `act` returned beside "
+        "the action before, for as many observations; None starts an episode."
+    )
+
+
+def _taken(description: dict[str, Any]) -> str:
+    """Say what a policy takes: dtype, shape and order."""
+    ports, signals = _observation_ports(description), description.get("card", {}).get("observation", ())
+    if len(ports) > 1 or ports[0]["name"] != "observation":
+        parts = (f"{port['name']} ({port['dtype']}, shape {tuple(port['shape'])})" for port in ports)
+        return (
+            f"It takes {', '.join(parts)}, nested as the environment gives them; batches have leading axes."
+        )
+    units = [f"{signal['name']} in {signal['unit']}".removesuffix(" in ") for signal in signals]
+    more = f" and {len(units) - NAMED} more, which `dressage inspect` lists" if len(units) > NAMED else ""
+    order = f"{', '.join(units[:NAMED])}{more}, in this order" if units else "in the environment's order"
+    shape = tuple(ports[0]["shape"])
+    return f"It takes {ports[0]['dtype']} numbers of shape {shape}, or a batch with leading axes: {order}."
+
+
+def _observation_ports(description: dict[str, Any]) -> list[dict[str, Any]]:
+    graph = description["graph"]
+    return [port for port in graph["inputs"] if port["name"] not in graph["states"]]
 
 
 def assemble(graph: dict[str, Any], outputs: dict[str, Any]) -> Any:  # noqa: ANN401

@@ -46,7 +46,7 @@ class OnnxPolicy:
 
     def act(self, observation: Any, state: Any = None) -> Any:  # noqa: ANN401 (an array or a tree of them)
         """Choose the most likely action; see `NumpyPolicy.act`."""
-        values = arrange(self.graph, observation, state)
+        values = arrange(self.description, observation, state)
         outputs = self.run(values)
         action = assemble(self.graph, outputs)
         if not self.graph["states"]:

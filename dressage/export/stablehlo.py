@@ -67,7 +67,7 @@ class StableHloPolicy:
 
     def act(self, observation: Any, state: Any = None) -> Any:  # noqa: ANN401 (an array or a tree of them)
         """Choose the most likely action; see `NumpyPolicy.act`."""
-        outputs = self.run(arrange(self.graph, observation, state))
+        outputs = self.run(arrange(self.description, observation, state))
         action = assemble(self.graph, outputs)
         if not self.graph["states"]:
             return action
