@@ -48,6 +48,9 @@ Kind = Literal[
 ]
 
 
+_NUMERIC = ("integer", "number", "number by agent")
+
+
 @dataclass(frozen=True)
 class Option:
     """One option of a learner: its default, its legal values, its unit and its meaning.
@@ -64,6 +67,7 @@ class Option:
         open_maximum: Whether `maximum` itself is excluded.
         choices: The legal names of a `choice`.
         optional: Whether `None` is legal.
+        besides: Numbers that are legal though they lie outside the bounds; infinity is legal only here.
         unit: The unit of the value (steps, environments, nats, ...); empty where it has none.
         help: One line that says what the option does.
     """
@@ -77,6 +81,7 @@ class Option:
     open_maximum: bool = False
     choices: tuple[str, ...] = ()
     optional: bool = False
+    besides: tuple[float, ...] = ()
     unit: str = ""
     help: str = ""
 
@@ -114,14 +119,20 @@ class Option:
         checked = _CONVERTERS[self.kind](value, self)
         if checked is None:
             near = nearest_name(value, self.choices) if isinstance(value, str) else None
+            remedy = f" Did you mean {near!r}?" if near else ""
+            if self.kind in _NUMERIC and _is_quoted_number(value):
+                remedy = (
+                    " It is a text: leave out the quotes; YAML wants a dot before an exponent, as in 1.0e-3."
+                )
             raise ConfigError(
-                f"{owner} option {self.name!r} must be {self.allowed()}, got {value!r}."
-                + (f" Did you mean {near!r}?" if near else "")
+                f"{owner} option {self.name!r} must be {self.allowed()}, got {value!r}.{remedy}"
             )
         return checked
 
     def in_range(self, number: float) -> bool:
-        """Whether a number lies within the declared bounds."""
+        """Whether a number lies within the declared bounds, or is legal besides."""
+        if number in self.besides:
+            return True
         above = number > self.minimum if self.open_minimum else number >= self.minimum
         below = number < self.maximum if self.open_maximum else number <= self.maximum
         return above and below
@@ -130,7 +141,14 @@ class Option:
         low = "" if self.minimum == -math.inf else f"{'>' if self.open_minimum else '>='} {self.minimum:g}"
         high = "" if self.maximum == math.inf else f"{'<' if self.open_maximum else '<='} {self.maximum:g}"
         bounds = " and ".join(bound for bound in (low, high) if bound)
-        return f" {bounds}" if bounds else ""
+        return (f" {bounds}" if bounds else "") + "".join(f", or {number:g}" for number in self.besides)
+
+
+def _is_quoted_number(value: Any) -> bool:  # noqa: ANN401
+    try:
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def check_names(given: Iterable[str], known: Sequence[str], owner: str) -> None:
@@ -210,7 +228,9 @@ def _integer(value: Any, option: Option) -> int | None:  # noqa: ANN401
 
 
 def _number(value: Any, option: Option) -> float | None:  # noqa: ANN401
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    if not math.isfinite(value) and value not in option.besides:
         return None
     return float(value) if option.in_range(float(value)) else None
 

@@ -134,14 +134,12 @@ def test_what_is_called_differently_elsewhere_is_found_by_its_meaning(name):
     [
         (GAMMA, 1.2, "a finite number >= 0 and <= 1"),
         (GAMMA, math.nan, "a finite number >= 0 and <= 1"),
-        (GAMMA, "0.9", "a finite number >= 0 and <= 1"),
         (GAMMA, True, "a finite number >= 0 and <= 1"),
         (GAMMA, None, "a finite number >= 0 and <= 1"),
         (EPOCHS, 0, "an integer >= 1"),
         (EPOCHS, -3, "an integer >= 1"),
         (EPOCHS, True, "an integer >= 1"),
         (MINI_BATCHES, 2.5, "an integer >= 1"),
-        (MINI_BATCHES, "4", "an integer >= 1"),
         (MINI_BATCHES, math.inf, "an integer >= 1"),
         (LEARNING_RATE, math.nan, "a finite number > 0"),
         (LEARNING_RATE, math.inf, "a finite number > 0"),
@@ -161,6 +159,25 @@ def test_what_is_called_differently_elsewhere_is_found_by_its_meaning(name):
 )
 def test_a_wrong_value_is_refused_with_its_name_itself_and_the_allowed_range(option, value, allowed):
     assert refused(option, value) == f"IPPO option {option.name!r} must be {allowed}, got {value!r}."
+
+
+@pytest.mark.parametrize(("option", "value"), [(GAMMA, "0.9"), (MINI_BATCHES, "4"), (LEARNING_RATE, "1e-3")])
+def test_a_number_in_quotes_is_refused_with_how_to_write_it(option, value):
+    remedy = "It is a text: leave out the quotes; YAML wants a dot before an exponent, as in 1.0e-3."
+    assert refused(option, value).endswith(f", got {value!r}. {remedy}")
+
+
+SIDES = Option("sides", (3,), "integers", 3, besides=(-1,))
+NORM = Option("norm", 1.0, "number", 0, open_minimum=True, besides=(math.inf,))
+
+
+def test_numbers_beside_the_bounds_are_legal_where_they_are_declared():
+    assert SIDES.check([3, -1], "Maze") == (3, -1)
+    assert NORM.check(math.inf, "Maze") == math.inf
+    with pytest.raises(ConfigError, match=r"'sides' must be a sequence of integers >= 3, or -1, got \[0\]"):
+        SIDES.check([0], "Maze")
+    with pytest.raises(ConfigError, match=r"'norm' must be a finite number > 0, or inf, got -inf"):
+        NORM.check(-math.inf, "Maze")
 
 
 def test_a_misspelled_choice_is_refused_with_the_nearest_one():

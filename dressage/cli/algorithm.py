@@ -105,6 +105,7 @@ class Algorithm(ABC, Generic[PolicyT]):
         presets: Options that differ from the defaults, by task; each trains its task well.
         config_option: The option that a file given by `--config` fills as a whole; None where the file holds
             options themselves.
+        starts_from_policies: Whether training can go on from an exported policy.
     """
 
     name: ClassVar[str]
@@ -116,6 +117,7 @@ class Algorithm(ABC, Generic[PolicyT]):
     steps_option: ClassVar[str]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     config_option: ClassVar[str | None] = None
+    starts_from_policies: ClassVar[bool] = True
 
     @abstractmethod
     def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,12 +200,9 @@ class Algorithm(ABC, Generic[PolicyT]):
             shipped: What `dressage.export.load_policy` gave, by agent.
 
         Raises:
-            ConfigError: If it does not train such policies, or cannot start from any.
+            ConfigError: If it does not train such policies.
         """
-        raise ConfigError(
-            f"{self.title} does not start from a policy: --init-from is for PPO and the learners of several "
-            "agents. To go on with a run of its own use --run RUN --resume."
-        )
+        raise NotImplementedError(f"{self.title} adopts no policy.")
 
     def options_of(self, policy: PolicyT) -> dict[str, Any]:
         """Return the options that a policy fixes for whoever goes on training it.

@@ -28,8 +28,14 @@ def policy_for(algorithm: Algorithm[Any], path: Path) -> Any:  # noqa: ANN401 (t
 
     Raises:
         CheckpointError: If a file is damaged, or no policy that loads back.
-        ConfigError: If there is none, or another algorithm's.
+        ConfigError: If there is none, it is another algorithm's, or the algorithm starts from none.
     """
+    if not algorithm.starts_from_policies:
+        raise ConfigError(
+            f"--init-from is for PPO and the learners of several agents; {algorithm.title} starts from no "
+            "exported policy. To go on with a run: dressage train --run RUN --resume. To begin from a "
+            "checkpoint of rsl_rl's runner, from Python: load_checkpoint(PATH) of the engine's learner."
+        )
     path = _place_of(path)
     if path.name == MANIFEST:
         _refuse_programs(path)

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from dressage.cli.algorithm import Algorithm
+from dressage.cli.yaml_values import read_yaml
 from dressage.config import check_names, merge_configs, suggest
 from dressage.errors import ConfigError
 
@@ -17,7 +18,7 @@ def read_config(path: Path | None, algorithm: Algorithm[Any]) -> dict[str, Any]:
     Args:
         path: The file; None for none.
         algorithm: Whose options; one with a `config_option` takes the whole file as that, unless the file
-            names that option itself, as what `dressage config --yaml` prints does.
+            names that option itself, as what `dressage config --yaml` prints does, or options alone.
 
     Raises:
         ConfigError: If there is no such file, or it holds no YAML mapping.
@@ -27,17 +28,25 @@ def read_config(path: Path | None, algorithm: Algorithm[Any]) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigError(f"--config: there is no file {path}.")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"--config: {path} is no YAML: {error}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"--config: {path} must hold a mapping from names to values.")
-    if algorithm.config_option is not None and algorithm.config_option not in content:
-        return {algorithm.config_option: content}
-    check_names(
-        map(str, content), [option.name for option in algorithm.options], f"{path}: {algorithm.title}"
-    )
+    known, whole = [option.name for option in algorithm.options], algorithm.config_option
+    if whole is not None and whole not in content and not content.keys() <= set(known):
+        _refuse_mixed(path, [name for name in content if name in known], whole)
+        return {whole: content}
+    check_names(map(str, content), known, f"{path}: {algorithm.title}")
     return content
+
+
+def _refuse_mixed(path: Path, options: list[str], whole: str) -> None:
+    if options:
+        raise ConfigError(
+            f"--config: {path} has {options[0]!r}, an option of dressage, among the entries of {whole}. Put "
+            f"those beneath {whole}:, or leave it out and say --set {options[0]}=VALUE."
+        )
 
 
 def apply_settings(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dressage.cli.algorithm import Algorithm, CheckpointStore, Trainable
 from dressage.cli.task_names import AnyTask, TaskKind
-from dressage.config import Option, check_names, whole_number
+from dressage.config import Option, check_names
 from dressage.errors import ConfigError
 from dressage.learning.policy_graph import Deployable
 from dressage.learning.specs import AGENT
@@ -78,6 +78,7 @@ class RslRl(Algorithm["FinishedPolicy"]):
         for task in SHIPPED.values()
     }
     config_option: ClassVar[str | None] = "rsl_rl"
+    starts_from_policies: ClassVar[bool] = False
 
     def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return every option; see `Algorithm.resolve`."""
@@ -88,7 +89,10 @@ class RslRl(Algorithm["FinishedPolicy"]):
                 f"rsl_rl option 'num_envs' ({found['num_envs']}) must divide evenly among 'workers' "
                 f"({found['workers']})."
             )
-        if whole_number(found["rsl_rl"].get("num_steps_per_env")) is None:
+        beneath = found["rsl_rl"].get("runner")
+        if len(found["rsl_rl"]) == 1 and isinstance(beneath, Mapping):
+            found["rsl_rl"] = dict(beneath)  # As the files in rsl_rl's documentation have it.
+        if "num_steps_per_env" not in found["rsl_rl"]:
             raise ConfigError(
                 "rsl_rl's training configuration lacks 'num_steps_per_env', a whole number of steps. "
                 "`dressage config --task rsl:pendulum --yaml` prints one that is complete."
@@ -182,13 +186,15 @@ def _steps_per_update(options: Mapping[str, Any]) -> int:
 
 
 def _check_fits(task: TorchTask, options: Mapping[str, Any]) -> None:
-    """Build the policy once on one worker's copies, so that what does not fit is told before a run starts."""
+    """Check the configuration, and build the policy once on one worker's copies, before a run starts."""
     from dressage.policy import EvalConfig, PolicyRole
+    from dressage.policy.rsl_rl_policy.configuration import MODELS, check_configuration, model_names
     from dressage.policy.rsl_rl_policy.rsl_rl_policy import RSLRLPolicy
     from dressage.policy.torch_envs.rollouts import MakeRollouts
 
     policy = RSLRLPolicy(_policy_config(options), PolicyRole.EVAL)
-    if "teacher" in options["rsl_rl"]:
+    check_configuration(options["rsl_rl"])
+    if model_names(policy.algo_cls) == MODELS["Distillation"]:
         raise ConfigError(
             "Distillation needs a trained teacher and is not trained from the command line. From Python: "
             "RSLRLPolicy.load_checkpoint(PATH) before the engine's first update."

@@ -16,6 +16,7 @@ from dressage.cli.known_algorithms import algorithm_for
 from dressage.cli.nested_options import apply_settings, differences, read_config
 from dressage.cli.start_up import machine, versions
 from dressage.cli.task_names import AnyTask, open_task
+from dressage.cli.yaml_values import read_yaml
 from dressage.config import check_names
 from dressage.errors import ConfigError
 from dressage.reporting.run_folder import RunFolder, RunRecord
@@ -233,21 +234,12 @@ def _layout(request: Request, algorithm: Algorithm[Any]) -> dict[str, Any]:
 
 def _parse_value(name: str, text: str) -> Any:  # noqa: ANN401 (options hold values of several types)
     try:
-        value = yaml.safe_load(text)
+        return read_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {name}: {text!r} is no YAML value.") from error
-    return _as_number(value) if isinstance(value, str) else value
 
 
 def _as_count(value: Any) -> Any:  # noqa: ANN401 (whatever was typed, for the option to judge)
     """Read `1M` as a count; what is none stays as it is."""
     number = read_count(value) if isinstance(value, str) else None
     return value if number is None else number
-
-
-def _as_number(text: str) -> float | str:
-    # YAML 1.1 takes 3e-4 for a word, since it wants a dot before the exponent.
-    try:
-        return float(text)
-    except ValueError:
-        return text

@@ -283,7 +283,10 @@ class BasePolicy(ABC):
 
     Args:
         config: Which policy, and its own configuration.
-        role_type: What this one is there for.
+        role_type: What this one is there for, or its name, `train` or `eval`.
+
+    Raises:
+        ConfigError: If there is no such role.
 
     Attributes:
         config: As given.
@@ -294,9 +297,9 @@ class BasePolicy(ABC):
 
     metric_kinds: ClassVar[Mapping[str, MetricKind]] = {}
 
-    def __init__(self, config: PolicyConfig, role_type: PolicyRole) -> None:
+    def __init__(self, config: PolicyConfig, role_type: PolicyRole | str) -> None:
         self.config = config
-        self.role_type = role_type
+        self.role_type = _role(role_type)
         self.version = 0
 
     @abstractmethod
@@ -412,3 +415,10 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise ConfigError(
             f"PolicyConfig {name} must be {allowed}, got {value!r}.{suggest(str(value), choices)}"
         )
+
+
+def _role(given: PolicyRole | str) -> PolicyRole:
+    try:
+        return PolicyRole(given.lower() if isinstance(given, str) else given)
+    except ValueError as error:
+        raise ConfigError(f"role_type must be PolicyRole.TRAIN or PolicyRole.EVAL, got {given!r}.") from error

@@ -9,12 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from dressage.errors import DressageError, EnvironmentRaisedError, NonFiniteError
+from dressage.errors import (
+    DressageError,
+    EnvironmentContractError,
+    EnvironmentRaisedError,
+    NonFiniteError,
+)
 from dressage.policy.base_policy import EnvRet, Fragment, PolicyResponse, PolicyRole, RolloutEnv
 from dressage.runtime.records import Collected, EpisodeSums, Hello, Order, RunSpec, WorkerState, plain
 
 OF_ENVIRONMENT = ("observation", "reward", "cost", "final")
 """First parts of the names that an environment answers for; all others are the policy's."""
+
+FACE = ("num_envs", "meta", "observe", "step", "state", "load_state", "close")
+"""What a worker needs of its environment, as `RolloutEnv` declares it."""
 
 
 class RolloutWorker:
@@ -102,13 +110,20 @@ class RolloutWorker:
 
     def _make_env(self, seed: int) -> RolloutEnv:
         try:
-            return self._spec.make_env(seed)
+            made = self._spec.make_env(seed)
         except DressageError:
             raise
         except Exception as error:
             raise EnvironmentRaisedError(
                 f"Worker {self._index}: making its environment raised {type(error).__name__}: {error}"
             ) from error
+        lacking = [name for name in FACE if not hasattr(made, name)]
+        if lacking:
+            raise EnvironmentContractError(
+                f"Worker {self._index}: make_env returned a {type(made).__name__}, which has no "
+                f"{', '.join(lacking)}. An rsl_rl VecEnv goes into VecEnvRollouts(env, name)."
+            )
+        return made
 
     def _collect(self) -> Fragment:
         ret = self._observe() if self._present is None else self._present

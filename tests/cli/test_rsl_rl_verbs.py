@@ -11,7 +11,7 @@ pytest.importorskip("rsl_rl")
 
 from dressage.cli.rsl_rl import RslRl  # noqa: E402
 from dressage.cli.rsl_rl_runs import EngineCheckpoints  # noqa: E402
-from dressage.errors import CheckpointError, ConfigError  # noqa: E402
+from dressage.errors import CheckpointError, ConfigError, EnvironmentContractError  # noqa: E402
 from dressage.export import NumpyPolicy, OnnxPolicy, describe_file  # noqa: E402
 from dressage.policy.torch_envs.catalog import torch_task  # noqa: E402
 from tests.policy.rsl_rl_configs import distillation_config, ppo_config, recurrent_config  # noqa: E402
@@ -156,6 +156,38 @@ def test_a_student_is_not_taught_from_the_command_line(make_run):
         make_run(config=distillation_config())
 
 
+MISTAKES = {
+    "gamma: '0.9'": ("'gamma' must be a finite number", "leave out the quotes"),
+    "learning_rate: -1": ("'learning_rate' must be a finite number >= 0, got -1",),
+    "schedule: adaptve": ("Did you mean 'adaptive'?",),
+    "num_steps_per_env: '24'": ("num_steps_per_env must be a whole number of steps, at least 1, got '24'",),
+    "num_steps_per_env: 0": ("num_steps_per_env must be a whole number of steps, at least 1, got 0",),
+    "gama: 0.9": ("has no option 'gama'. Did you mean 'gamma'?",),
+}
+
+
+@pytest.mark.parametrize("task", ["rsl:pendulum", f"rsl:python:{__name__}:counted_pendulums"])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_the_configuration_is_told_in_a_line_before_there_is_a_directory(
+    dressage, tmp_path, task, mistake
+):
+    name, _, value = mistake.partition(": ")
+    path = name if name.startswith("num_") else f"algorithm.{name}"
+    shown = dressage(
+        "train", task, *SMALL, "--set", f"rsl_rl.{path}={value}", "--no-film", "--run", tmp_path / "run"
+    )
+    assert (shown.exit_code, len(shown.output.strip().splitlines())) == (2, 1), shown.output
+    assert all(text in shown.output for text in MISTAKES[mistake]), shown.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_of_rsl_rl_starts_from_no_policy_whether_or_not_there_is_one(dressage, tmp_path):
+    shown = dressage("train", "rsl:pendulum", "--init-from", tmp_path / "none", "--run", tmp_path / "run")
+    assert shown.exit_code == 2
+    assert "rsl_rl starts from no exported policy" in shown.output and "--run RUN --resume" in shown.output
+    assert list(tmp_path.iterdir()) == []
+
+
 # Whole runs
 
 
@@ -290,6 +322,30 @@ def test_a_task_of_the_users_own_is_made_once_and_only_when_training_starts(make
 
 def unplugged(num_envs, seed):
     raise OSError("no simulator here")
+
+
+def nothing(num_envs, seed):
+    counted_pendulums(num_envs, seed)
+
+
+def too_few(num_envs, seed):
+    return counted_pendulums(1, seed)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "nothing",
+            "returned a NoneType, which has no num_envs, num_actions, .* must return an rsl_rl VecEnv",
+        ),
+        ("too_few", "was asked for 4 copies and made 1. It gets their number and a seed"),
+    ],
+)
+def test_what_makes_no_environments_is_told_so(make_run, name, text):
+    run = make_run(task=f"rsl:python:{__name__}:{name}", evaluations=0)
+    with pytest.raises(EnvironmentContractError, match=text):
+        run.init()
 
 
 def test_a_run_that_cannot_start_leaves_no_directory(dressage, tmp_path):

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from dressage.errors import ConfigError, EnvironmentRaisedError, NonFiniteError, StaleWeightsError
+from dressage.errors import (
+    ConfigError,
+    EnvironmentContractError,
+    EnvironmentRaisedError,
+    NonFiniteError,
+    StaleWeightsError,
+)
 from dressage.policy.base_policy import EnvMeta, Fragment, PolicyRole, TrainConfig
 from dressage.runtime import Engine, RuntimeConfig, runtime_config
 from dressage.runtime.rollout_worker import OpenEpisodes
@@ -265,3 +271,10 @@ def test_the_transport_follows_from_what_is_named():
     assert runtime_config({"workers": 2}).chosen_transport == "processes"
     assert runtime_config({"workers": 2, "transport": "inline"}).chosen_transport == "inline"
     assert runtime_config({"address": "local"}).chosen_transport == "ray"
+
+
+@pytest.mark.parametrize("made", [None, object()])
+def test_what_makes_no_environment_is_told_what_it_lacks(made):
+    words = f"make_env returned a {type(made).__name__}, which has no num_envs, meta, .* VecEnvRollouts"
+    with pytest.raises(EnvironmentContractError, match=words):
+        Engine(spec(lambda seed: made))

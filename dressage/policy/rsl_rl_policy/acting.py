@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dressage.errors import EnvironmentContractError
 from dressage.policy.base_policy import EnvRet, PolicyResponse, TimeOutRule
-from dressage.policy.rsl_rl_policy.algorithm import Algorithm
+from dressage.policy.rsl_rl_policy.configuration import Algorithm
 from dressage.policy.rsl_rl_policy.module_states import as_tensor
 from dressage.policy.rsl_rl_policy.observations import as_groups, hidden_parts, join_parts
 

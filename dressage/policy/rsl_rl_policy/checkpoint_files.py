@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from dressage.errors import CheckpointError
-from dressage.policy.rsl_rl_policy.algorithm import Algorithm
+from dressage.policy.rsl_rl_policy.configuration import Algorithm
 from dressage.policy.rsl_rl_policy.module_states import list_faults, load_states
 
 OWN = "dressage"

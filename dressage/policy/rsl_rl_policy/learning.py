@@ -13,7 +13,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from dressage.errors import RolloutError
-from dressage.policy.rsl_rl_policy.algorithm import Algorithm
+from dressage.policy.rsl_rl_policy.configuration import Algorithm
 from dressage.policy.rsl_rl_policy.fragments import Tensors, group, numbered
 from dressage.policy.rsl_rl_policy.observations import join_parts
 

@@ -10,7 +10,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from dressage.policy.rsl_rl_policy.algorithm import Algorithm
+from dressage.policy.rsl_rl_policy.configuration import Algorithm
 from dressage.policy.rsl_rl_policy.fragments import Tensors, group, numbered
 from dressage.policy.rsl_rl_policy.learning import time_outs
 from dressage.policy.rsl_rl_policy.observations import join_parts

@@ -9,7 +9,7 @@ from rsl_rl.utils import resolve_optimizer
 
 from dressage.config import check_names
 from dressage.errors import ConfigError
-from dressage.policy.rsl_rl_policy.algorithm import Algorithm
+from dressage.policy.rsl_rl_policy.configuration import Algorithm
 
 NAME, RATE = "class_name", "learning_rate"
 

@@ -7,7 +7,7 @@ from torch import Tensor, distributed, nn
 
 from dressage.errors import ConfigError
 from dressage.policy.base_policy import TrainConfig
-from dressage.policy.rsl_rl_policy.algorithm import Algorithm
+from dressage.policy.rsl_rl_policy.configuration import Algorithm
 
 
 def ranks_config(train_config: TrainConfig) -> dict[str, int] | None:

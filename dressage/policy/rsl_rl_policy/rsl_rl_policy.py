@@ -7,7 +7,7 @@ with. In one process, from one seed, both together learn exactly what `rsl_rl.ru
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from dressage.policy.base_policy import (
     EnvRet,
     EvalConfig,
     Fragment,
-    MetricKind,
     PolicyConfig,
     PolicyResponse,
     PolicyRole,
@@ -38,7 +37,13 @@ from dressage.policy.rsl_rl_policy import (
     off_policy,
     random_stream,
 )
-from dressage.policy.rsl_rl_policy.algorithm import Algorithm, algorithm_class, construct, model_names
+from dressage.policy.rsl_rl_policy.algorithm import construct
+from dressage.policy.rsl_rl_policy.configuration import (
+    ALGORITHMS,
+    Algorithm,
+    algorithm_class,
+    model_names,
+)
 from dressage.policy.rsl_rl_policy.deployment import actor_deployment
 from dressage.policy.rsl_rl_policy.env_meta import ExampleObservation, RSLRLVecEnvMeta
 from dressage.policy.rsl_rl_policy.module_states import (
@@ -51,6 +56,12 @@ from dressage.policy.rsl_rl_policy.module_states import (
 from dressage.policy.rsl_rl_policy.optimizers import make_optimizer
 from dressage.policy.rsl_rl_policy.ranks import join_ranks, ranks_config
 from dressage.policy.rsl_rl_policy.release import check_release
+from dressage.policy.rsl_rl_policy.update_metrics import (
+    METRIC_KINDS,
+    filled_metrics,
+    loss_metrics,
+    state_metrics,
+)
 
 __all__ = ["ExampleObservation", "PolicyRole", "RSLRLPolicy", "RSLRLVecEnvMeta"]
 
@@ -63,27 +74,27 @@ class RSLRLPolicy(BasePolicy):
 
     Args:
         config: `policy_kwargs` is the training configuration that rsl_rl's runner takes.
-        role_type: TRAIN or EVAL.
+        role_type: TRAIN or EVAL, or their names.
 
     Attributes:
         algo: The algorithm; None before `init_train` or `init_eval`.
         algo_cls: Its class.
 
     Raises:
-        ConfigError: If rsl_rl's release is none of those tested, or it has no such algorithm.
+        ConfigError: If rsl_rl's release is none of those tested, or it has no such algorithm; if
+            `config.type` names another policy, or torch has no such device here.
     """
 
-    metric_kinds: ClassVar[Mapping[str, MetricKind]] = {
-        "training/time_outs_final_observation": "count",
-        "training/time_outs_rsl_rl": "count",
-    }
+    metric_kinds = METRIC_KINDS
 
     algo: Algorithm
     algo_cls: type[Algorithm]
 
-    def __init__(self, config: PolicyConfig, role_type: PolicyRole) -> None:
+    def __init__(self, config: PolicyConfig, role_type: PolicyRole | str) -> None:
         super().__init__(config, role_type)
         check_release()
+        _check_type(type(self), config)
+        _check_device(config.device)
         self.algo_cls = algorithm_class(config.policy_kwargs)
         self.algo = None
         self._models = model_names(self.algo_cls)
@@ -260,7 +271,7 @@ class RSLRLPolicy(BasePolicy):
         with torch.inference_mode():
             steps, last, finals = fragments.join(given, self.config.device)
             filled = learning.fill(algorithm, self._models, steps, last)
-            metrics = _filled_metrics(filled, lags)
+            metrics = filled_metrics(filled, lags)
             if any(lags):
                 corrected = off_policy.correct(algorithm, steps, last, finals)
                 metrics["training/importance_ratio"] = corrected.mean_ratio
@@ -287,7 +298,7 @@ class RSLRLPolicy(BasePolicy):
         losses = algorithm.update()
         metrics, self._filled = self._filled, None
         self.version += 1
-        return _loss_metrics(losses) | _state_metrics(algorithm) | metrics
+        return loss_metrics(losses) | state_metrics(algorithm) | metrics
 
     def deployment(self) -> Deployment:
         """Return what the files of the actor are made of; see `dressage.export.export_policy`.
@@ -451,27 +462,22 @@ def _refuse_role(role: PolicyRole, own: PolicyRole, method: str) -> NoReturn:
     raise RoleError(f"{method} belongs to the role {role.name}; this policy's is {own.name}.")
 
 
-def _filled_metrics(filled: learning.Filled, lags: Sequence[int]) -> dict[str, float]:
-    metrics = {
-        "training/time_outs_final_observation": float(filled.time_outs_final),
-        "training/time_outs_rsl_rl": float(filled.time_outs_rsl_rl),
-        "training/weights_lag": float(np.mean(lags)),
-    }
-    if filled.intrinsic_reward is not None:
-        metrics["training/intrinsic_reward"] = filled.intrinsic_reward
-    return metrics
+def _check_type(own: type[RSLRLPolicy], config: PolicyConfig) -> None:
+    known = [base.__name__ for base in own.__mro__ if issubclass(base, RSLRLPolicy)]
+    if config.type not in known:
+        raise ConfigError(
+            f"PolicyConfig type {config.type!r} is another policy than this one, which is {known[0]!r}. "
+            f"Algorithms of rsl_rl are chosen by policy_kwargs['algorithm']['class_name']: "
+            f"{' or '.join(ALGORITHMS)}."
+        )
 
 
-def _loss_metrics(losses: Mapping[str, float]) -> dict[str, float]:
-    return {
-        f"training/{name if name == 'entropy' else name + '_loss'}": float(loss)
-        for name, loss in losses.items()
-    }
-
-
-def _state_metrics(algorithm: Algorithm) -> dict[str, float]:
-    metrics = {"training/learning_rate": float(algorithm.learning_rate)}
-    actor = getattr(algorithm, "actor", None)
-    if actor is not None:
-        metrics["training/action_std"] = float(actor.output_std.detach().mean())
-    return metrics
+def _check_device(name: str) -> None:
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"PolicyConfig device {name!r} is none that torch knows, such as 'cpu' or 'cuda:0'."
+        ) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"PolicyConfig device {name!r}: torch finds no CUDA device here. There is 'cpu'.")

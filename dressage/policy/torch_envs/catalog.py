@@ -12,13 +12,16 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dressage.config import merge_configs, suggest
-from dressage.errors import ConfigError, MissingExtraError, install_command
+from dressage.errors import ConfigError, EnvironmentContractError, MissingExtraError, install_command
 from dressage.signals import Signal, Signals
 
 if TYPE_CHECKING:
     from rsl_rl.env import VecEnv
 
 PREFIX = "rsl:"
+FACE = ("num_envs", "num_actions", "max_episode_length", "device", "get_observations", "step")
+"""What is read of an rsl_rl `VecEnv`."""
+
 OTHERS = ("gymnasium", "python")
 GYMNASIUM, PYTHON = (f"{name}:" for name in OTHERS)
 
@@ -205,4 +208,16 @@ def _python(path: str, num_envs: int, seed: int) -> "VecEnv":
         make: Callable[..., VecEnv] = getattr(module, function_name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{PREFIX}{PYTHON}{path} leads nowhere: {error}.") from error
-    return make(num_envs, seed)
+    made = make(num_envs, seed)
+    lacking = [name for name in FACE if not hasattr(made, name)]
+    if lacking:
+        raise EnvironmentContractError(
+            f"{function_name} of {PREFIX}{PYTHON}{path} returned a {type(made).__name__}, which has no "
+            f"{', '.join(lacking)}. It must return an rsl_rl VecEnv."
+        )
+    if made.num_envs != num_envs:
+        raise EnvironmentContractError(
+            f"{function_name} of {PREFIX}{PYTHON}{path} was asked for {num_envs} copies and made "
+            f"{made.num_envs}. It gets their number and a seed."
+        )
+    return made

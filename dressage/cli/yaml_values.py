@@ -1,0 +1,27 @@
+"""Owns how YAML that a user wrote is read: an exponent without a dot makes a number too, as in YAML 1.2."""
+
+import re
+from typing import Any
+
+import yaml
+
+EXPONENTIAL = re.compile(r"[-+]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)[eE][-+]?\d+")
+"""YAML 1.1, which the library reads, wants a dot before the exponent and a sign after it."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads plain values, and `1e-3` as one of them."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(f"^{EXPONENTIAL.pattern}$"), list("-+.0123456789")
+)
+
+
+def read_yaml(text: str) -> Any:  # noqa: ANN401 (whatever the text holds)
+    """Return what a text holds; what stands in quotes is a text.
+
+    Raises:
+        yaml.YAMLError: If it is no YAML, or holds more than plain values.
+    """
+    return yaml.load(text, _Loader)
