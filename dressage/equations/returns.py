@@ -1,9 +1,11 @@
 """Targets of policy and critic: generalised advantages, their normalisation, and V-trace for older data."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dressage.equations.precision import as_float
@@ -187,13 +189,30 @@ def centre_advantages(advantages: ArrayLike, valid: ArrayLike | None = None) -> 
     counted = jnp.broadcast_to(counted, advantages.shape)
     count = jnp.maximum(jnp.sum(counted), 1).astype(advantages.dtype)
     kept = jnp.where(counted, advantages, 0.0)
-    centred = jnp.where(counted, kept - jnp.sum(kept) / count, 0.0)
-    variance = jnp.sum(centred**2) / count
+    centred = jnp.where(counted, kept - _sum(kept) / count, 0.0)
+    variance = _sum(centred, jnp.square) / count
     floor = _ROUNDING * jnp.maximum(1.0, jnp.max(jnp.abs(kept)))
     is_flat = variance <= floor**2  # False for NaN, which so comes out as NaN.
     # The inner select keeps the square root away from 0, where its gradient is infinite.
     deviation = jnp.where(is_flat, 0.0, jnp.sqrt(jnp.where(is_flat, 1.0, variance)))
     return centred, deviation
+
+
+def _sum(values: Array, function: Callable[[Array], Array] = jnp.asarray) -> Array:
+    """Add up what a function makes of an array, one half after the other.
+
+    The body of a loop is compiled by itself. A sum in the open is fused with whatever surrounds it, which
+    decides where products and sums round together: the same advantages would then come out a last bit
+    apart in two learners.
+    """
+    flat = values.ravel()
+    halves = jnp.pad(flat, (0, flat.size % 2)).reshape(2, -1)
+
+    def add(total: Array, half: Array) -> tuple[Array, None]:
+        return total + jnp.sum(function(half)), None
+
+    total, _ = lax.scan(add, jnp.zeros((), values.dtype), halves)
+    return total
 
 
 def check_episode_masks(bootstrap_dones: ArrayLike, episode_ends: ArrayLike) -> None:
