@@ -18,7 +18,7 @@ from dressage.errors import ConfigError
 from dressage.reporting.film import check_film_path, write_film
 from dressage.reporting.run_folder import RunFolder, RunRecord
 from dressage.reporting.seed_statistics import ReturnSummary, finished_only, summarize_returns
-from dressage.reporting.wording import describe_number, describe_unfinished
+from dressage.reporting.wording import MOST_LIKELY, SAMPLED, describe_number, describe_unfinished
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,13 @@ class Measurement:
         summary: Of the returns, which are means over the agents where there are several.
         seeds: The seeds that were trained.
         by_agent: Mean return of each of several agents, one number a seed.
+        stochastic: Whether actions were sampled; otherwise the most likely ones were taken.
     """
 
     summary: ReturnSummary
     seeds: tuple[int, ...]
     by_agent: dict[str, list[float]]
+    stochastic: bool
 
 
 def measure_run(run: Path, episodes: int, seed: int, *, stochastic: bool) -> Measurement:
@@ -59,7 +61,7 @@ def measure_run(run: Path, episodes: int, seed: int, *, stochastic: bool) -> Mea
         rows.append(finished_only(played.returns, played.finished))
         for agent, returns in played.by_agent.items():
             by_agent.setdefault(agent, []).append(mean_of_finished(returns, played.finished))
-    return Measurement(summarize_returns(np.stack(rows)), record.seeds, by_agent)
+    return Measurement(summarize_returns(np.stack(rows)), record.seeds, by_agent, stochastic)
 
 
 def show_measure(found: Measurement, *, as_json: bool) -> None:
@@ -67,7 +69,7 @@ def show_measure(found: Measurement, *, as_json: bool) -> None:
     summary, seeds = found.summary, found.seeds
     if as_json:
         agents = {"agents": found.by_agent} if found.by_agent else {}
-        print_as_json(_described(summary, seeds) | agents)
+        print_as_json(_described(summary, seeds) | {"stochastic": found.stochastic} | agents)
         return
     console = Console()
     table = Table("trained seed", "mean return", "std over episodes")
@@ -79,9 +81,10 @@ def show_measure(found: Measurement, *, as_json: bool) -> None:
         for agent, means in found.by_agent.items():
             each.add_row(escape(agent), *map(describe_number, means))
         console.print(each)
+    actions = SAMPLED if found.stochastic else MOST_LIKELY
     low, high = describe_number(summary.low), describe_number(summary.high)
     headline = f"return {describe_number(summary.estimate)} [{low}, {high}]"
-    console.print(f"[bold]{escape(headline)}[/bold]  ({summary.meaning})", highlight=False)
+    console.print(f"[bold]{escape(headline)}[/bold]  ({summary.meaning}; {actions})", highlight=False)
     if summary.unfinished:
         console.print(describe_unfinished(summary.unfinished), markup=False, highlight=False)
 

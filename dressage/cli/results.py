@@ -26,6 +26,7 @@ from dressage.reporting.report import Findings, describe_workers, gather, write_
 from dressage.reporting.run_folder import FINISHED, INTERRUPTED, RunFolder, RunRecord, write_json
 from dressage.reporting.seed_statistics import ReturnSummary
 from dressage.reporting.wording import (
+    MOST_LIKELY,
     describe_count,
     describe_duration,
     describe_number,
@@ -113,11 +114,13 @@ def _result_lines(found: Findings) -> list[tuple[str, str]]:
         evaluated_after = found.evaluation["steps"]
         early = evaluated_after < found.summary["steps_taken"]
         when = f", after {describe_count(evaluated_after, 'step')}" if early else ""
-        lines.append(("return", f"{_with_interval(found.returns)}  ({found.returns.meaning}{when})"))
+        meaning = f"{found.returns.meaning}{when}; {MOST_LIKELY}"
+        lines.append(("return", f"{_with_interval(found.returns)}  ({meaning})"))
         if found.returns.over_seeds:
             columns = zip(found.record.seeds, found.returns.seed_means, strict=True)
             lines.append(("by seed", "  ".join(f"{seed}: {describe_number(mean)}" for seed, mean in columns)))
-        lines += [] if math.isnan(found.cost) else [("cost", f"{describe_number(found.cost)} an episode")]
+        if not math.isnan(found.cost):
+            lines.append(("cost", f"{describe_number(found.cost)} an episode  ({MOST_LIKELY})"))
         if found.returns.unfinished:
             lines.append(("", describe_unfinished(found.returns.unfinished)))
     summary = found.summary

@@ -15,6 +15,8 @@ from dressage.reporting.figures import (
     GREY,
     INK,
     MOST_NAMED,
+    AgentLine,
+    agent_lines,
     agents_with,
     dress,
     mean_of_known,
@@ -26,6 +28,7 @@ from dressage.reporting.metric_rows import Row, of_kind, seed_values
 LIMIT = "train/cost_limit"
 COST = "train/episode_cost"
 COLUMNS = 3
+LINE_WIDTH = 1.4
 CASE_COLOURS = {
     StepCase.UNCONSTRAINED: "#009E73",
     StepCase.ACTIVE: "#56B4E9",
@@ -85,7 +88,7 @@ def write_limit_figure(path: Path, rows: Sequence[Row], title: str, optimum: Opt
 def limit_figure(rows: Sequence[Row], title: str, optimum: Optimum | None) -> Figure | None:
     """Draw return, cost and price, and the trust region's steps where there are any; None without a limit.
 
-    Several agents get a line each, several seeds their mean and their range.
+    Several agents get a line each, equal ones one together; several seeds their mean and their range.
     """
     training = [row for row in of_kind(rows, "train") if COST in row and LIMIT in row]
     if not training:
@@ -115,32 +118,40 @@ def _draw_panel(axes: Axes, training: Sequence[Row], panel: Panel) -> None:
     axes.set_title(panel.title, loc="left", fontsize=9.5, color=INK)
     agents = agents_with(training, panel.name)
     if not agents:
-        _draw_line(axes, training, panel.name, COLOURS[0], None)
-    for index, agent in enumerate(agents):
-        _draw_line(axes, training, f"{panel.name}/{agent}", _colour(index, agents), _label(index, agents))
+        _draw_line(axes, training, panel.name, AgentLine((0,), None, COLOURS[0], LINE_WIDTH))
+    means = [_means(training, f"{panel.name}/{agent}") for agent in agents]
+    for line in agent_lines(agents, means, LINE_WIDTH):
+        _draw_line(axes, training, f"{panel.name}/{agents[line.places[0]]}", line)
     axes.margins(y=0.12)
 
 
-def _draw_line(axes: Axes, training: Sequence[Row], name: str, colour: str, label: str | None) -> None:
+def _means(training: Sequence[Row], name: str) -> np.ndarray:
+    return np.array([mean_of_known(seed_values(row, name)) for row in training])
+
+
+def _draw_line(axes: Axes, training: Sequence[Row], name: str, line: AgentLine) -> None:
     """Draw the mean over the seeds and their range."""
     values = [(row["steps"], seed_values(row, name)) for row in training]
     known = [(steps, one[~np.isnan(one)]) for steps, one in values if not np.isnan(one).all()]
     steps = [steps for steps, _ in known]
     if len(values[-1][1]) > 1:
         low, high = ([end(one) for _, one in known] for end in (np.min, np.max))
-        axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.plot(steps, [one.mean() for _, one in known], color=colour, linewidth=1.4, label=label)
+        axes.fill_between(steps, low, high, color=line.colour, alpha=0.15, linewidth=0)
+    means = [one.mean() for _, one in known]
+    axes.plot(steps, means, color=line.colour, linewidth=line.width, label=line.label)
 
 
 def _mark_limits(axes: Axes, training: Sequence[Row]) -> None:
-    """Draw one line for all agents where their limits are the same, else one in each agent's colour."""
+    """Draw one line where all limits are the same, else one for each, in the colour of its first agent."""
     agents = agents_with(training, LIMIT)
-    limits = [mean_of_known(seed_values(training[-1], f"{LIMIT}/{agent}")) for agent in agents]
-    if len(set(limits)) <= 1:
+    limits = [_means(training[-1:], f"{LIMIT}/{agent}") for agent in agents]
+    if len(np.unique(limits)) <= 1:
         _line(axes, mean_of_known(seed_values(training[-1], LIMIT)), "limit")
         return
-    for index, limit in enumerate(limits):
-        _line(axes, limit, "limits" if index == 0 else None, _colour(index, agents))
+    for line in agent_lines(agents, limits, LINE_WIDTH):
+        named = f"limit of {', '.join(agents[place] for place in line.places)}"
+        label = named if len(agents) <= MOST_NAMED else line.label and "limits"
+        _line(axes, float(limits[line.places[0]][0]), label, line.colour)
 
 
 def _mark_optimum(returns: Axes, price: Axes, optimum: Optimum | None) -> None:
@@ -174,13 +185,3 @@ def _finish(axes: Axes, *, framed: bool) -> None:
 
 def _line(axes: Axes, height: float, label: str | None, colour: str = INK) -> None:
     axes.axhline(height, label=label, color=colour, linewidth=1.1, linestyle="--")
-
-
-def _colour(index: int, agents: Sequence[str]) -> str:
-    return COLOURS[index % len(COLOURS)] if len(agents) <= MOST_NAMED else GREY
-
-
-def _label(index: int, agents: Sequence[str]) -> str | None:
-    if len(agents) > MOST_NAMED:
-        return "single agents" if index == 0 else None
-    return agents[index]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dressage.reporting import report_page as html
-from dressage.reporting.wording import describe_number
+from dressage.reporting.wording import SAMPLED, describe_count, describe_number
 from dressage.rl.safety import AgentSafety, Interval, SafetyReport, Verdict
 
 MOST_LINES = 8
@@ -26,7 +26,11 @@ def read_limits(summary: Mapping[str, Any]) -> dict[int, SafetyReport]:
 
 
 def limit_lines(limits: Mapping[int, SafetyReport]) -> Iterator[str]:
-    """Say in a line each what the episodes say of every agent's limit."""
+    """Say how the episodes were played, then in a line each what they say of every agent's limit."""
+    if not limits:
+        return
+    episodes = max(report.episodes for report in limits.values())
+    yield f"{describe_count(episodes, 'episode')}{' for each seed' if len(limits) > 1 else ''}, {SAMPLED}:"
     judged = [(seed, one) for seed, report in limits.items() for one in report.agents]
     several = len(limits) > 1
     shown = judged if len(judged) <= MOST_LINES else [one for one in judged if not _is_kept(one[1])]

@@ -17,6 +17,7 @@ from dressage.reporting.figures import (
     INK,
     LINE_STYLES,
     MOST_NAMED,
+    agent_lines,
     agents_with,
     dress,
     mean_of_known,
@@ -127,10 +128,10 @@ def write_learning_curves(
     axes = figure.add_subplot()
     for index, curve in enumerate(curves):
         _draw_curve(axes, curve, index, alone=len(curves) == 1)
-    for index, curve in enumerate(agents):
-        named = curve.label if len(agents) <= MOST_NAMED else ("single agents" if index == 0 else None)
-        colour = COLOURS[(1 + index) % len(COLOURS)] if len(agents) <= MOST_NAMED else GREY
-        axes.plot(curve.steps, curve.centre, color=colour, linewidth=1.0, linestyle="--", label=named)
+    lines = agent_lines([one.label for one in agents], [one.centre for one in agents], 1.0, COLOURS[1:])
+    for line in lines:
+        curve = agents[line.places[0]]
+        axes.plot(curve.steps, curve.centre, color=line.colour, lw=line.width, ls="--", label=line.label)
     dress(axes)
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return per episode")

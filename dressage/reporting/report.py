@@ -29,6 +29,7 @@ from dressage.reporting.plots import diagnostics_svg
 from dressage.reporting.run_folder import FINISHED, RunFolder, RunRecord, read_summary
 from dressage.reporting.seed_statistics import ReturnSummary, summarize_returns
 from dressage.reporting.wording import (
+    MOST_LIKELY,
     describe_count,
     describe_duration,
     describe_number,
@@ -137,8 +138,8 @@ def _result(returns: ReturnSummary, evaluated_after: int) -> str:
     low, high = describe_number(returns.low), describe_number(returns.high)
     interval = f" [{low}, {high}]" if low != "-" else ""
     size = f'<div class="result">{describe_number(returns.estimate)} <small>{interval}</small></div>'
-    what = f"return per episode after {describe_count(evaluated_after, 'step')}: {returns.meaning}."
-    remark = f"{what} {describe_unfinished(returns.unfinished)}"
+    what = f"return per episode after {describe_count(evaluated_after, 'step')}: {returns.meaning}"
+    remark = f"{what}; {MOST_LIKELY}. {describe_unfinished(returns.unfinished)}"
     return f"{size}<p>{escape(remark.strip())}</p>"
 
 
@@ -152,7 +153,8 @@ def _tiles(found: Findings) -> list[tuple[str, str]]:
         entries.append(("first start-up", describe_duration(found.summary["start_up_s"])))
     if found.returns is not None:
         entries.append(("evaluation episodes", f"{found.returns.episodes:,}"))
-    entries += [] if math.isnan(found.cost) else [("cost per episode", describe_number(found.cost))]
+    if not math.isnan(found.cost):
+        entries.append((f"cost per episode, {MOST_LIKELY}", describe_number(found.cost)))
     return entries
 
 

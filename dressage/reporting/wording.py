@@ -2,6 +2,9 @@
 
 import math
 
+MOST_LIKELY, SAMPLED = "most likely actions", "sampled actions"
+"""How episodes were played: what an evaluation of a run shows by default, and what a limit is judged by."""
+
 
 def describe_number(value: float) -> str:
     """Return a return with as many digits as matter; `-` for what is not known."""

@@ -14,10 +14,17 @@ from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.groups import Group, Learner
 from dressage.learning.specs import AgentSpec
 from dressage.rl.adapters import PolicyAdapter
-from dressage.rl.environments import TrainingEnv, training_env
+from dressage.rl.environments import TrainingEnv, is_parallel_env, training_env
 from dressage.rl.options import Options, check_config
 from dressage.rl.results import TrainResult
-from dressage.rl.training import Callback, Training, check_origin, named_results, take_steps
+from dressage.rl.training import (
+    Callback,
+    Training,
+    check_origin,
+    check_same_spaces,
+    named_results,
+    take_steps,
+)
 
 LARGEST_SEED = 2**32 - 1
 
@@ -178,7 +185,8 @@ class Algorithm(abc.ABC):
         """Play whole episodes with the trained policies; nothing of training changes.
 
         Args:
-            env: What `train` was given.
+            env: What `train` was given. Where that was the one `ParallelEnv` that there is, in which training
+                goes on: a function without arguments that makes one like it.
             episodes: How many, at least 1; each in a copy of its own.
             stochastic: Whether actions are sampled, as in training; otherwise the most likely ones are taken.
             seed: Another one plays other episodes.
@@ -189,21 +197,18 @@ class Algorithm(abc.ABC):
 
         Raises:
             ConfigError: If nothing has been trained yet, `episodes` is not a whole number of at least 1, or
-                `train` was given the one environment that there is, in which training goes on.
+                the environment is another one, or the only one.
         """
         number = whole_number(episodes)
         if number is None or number < 1:
             raise ConfigError(f"{self.NAME}.evaluate needs episodes >= 1, got {episodes!r}.")
         training = self._latest
+        played = Evaluation(stochastic, seed)
+        if training is not None and training.prepared.single:
+            return self._evaluate_elsewhere(training, env, number, played)
         if training is None or training.env is not env:
             raise ConfigError(f"{self.NAME} has not been trained on this environment yet: call train first.")
-        if training.prepared.single:
-            raise ConfigError(
-                f"{self.NAME}.evaluate needs environments of its own, and of the {type(env).__name__} given "
-                "there is only one. Train on a function without arguments that makes one."
-            )
-        results = training.run.evaluate(training.state, number, Evaluation(stochastic, seed))
-        return named_results(training.groups, results)
+        return named_results(training.groups, training.run.evaluate(training.state, number, played))
 
     def close(self) -> None:
         """Close the environments that were trained on, and end their worker processes; results stay."""
@@ -221,6 +226,29 @@ class Algorithm(abc.ABC):
     def make_groups(self, env: TrainingEnv, total_timesteps: int) -> tuple[Group, ...]:
         """Return the groups of learners for a training of `total_timesteps` environment steps."""
         return self._groups(env, total_timesteps, (0,) * len(env.groups))
+
+    def _evaluate_elsewhere(
+        self,
+        training: Training,
+        env: Any,  # noqa: ANN401
+        episodes: int,
+        evaluation: Evaluation,
+    ) -> dict[str, dict[str, np.ndarray]]:
+        """Play in copies of their own what was trained in the one environment that there is."""
+        if not callable(env) or is_parallel_env(env):
+            raise ConfigError(
+                f"{self.NAME} was trained in the one {type(training.env).__name__} that there is, in which "
+                "training goes on; episodes are played in others. Give a function without arguments that "
+                f"makes one like it; got {type(env).__name__}. Nothing has to be trained again."
+            )
+        prepared = self.prepare(env)
+        check_same_spaces(training.prepared.groups, prepared.groups, f"{self.NAME}.evaluate cannot play here")
+        run = prepared.make_run(training.groups, training.run.seeds)
+        try:
+            results = run.evaluate(training.state, episodes, evaluation)
+        finally:
+            run.close()
+        return named_results(training.groups, results)
 
     def _continue(self, env: Any, total: int, resume_from: str | Path | TrainResult | None) -> Training:  # noqa: ANN401
         """Find what to go on from, and lay out the rest of training."""

@@ -73,7 +73,7 @@ def training_env(
         env = as_multi_agent(env)
     if isinstance(env, MultiAgentEnv):
         return _functional(env, config, owner)
-    if _is_parallel_env(env):
+    if is_parallel_env(env):
         return _one_copy(env, config, given, owner)
     if callable(env):
         return _host(env, config, config["num_envs"])
@@ -169,5 +169,6 @@ class _Once:
         return self._env
 
 
-def _is_parallel_env(env: Any) -> bool:  # noqa: ANN401
+def is_parallel_env(env: Any) -> bool:  # noqa: ANN401
+    """Whether something has the face of a PettingZoo `ParallelEnv`."""
     return not isinstance(env, type) and hasattr(env, "possible_agents") and hasattr(env, "step")

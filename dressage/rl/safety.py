@@ -125,7 +125,8 @@ def safety_report(
 
     Args:
         algorithm: A learner that `train` has trained.
-        env: What it was trained on.
+        env: What it was trained on; where that was the one `ParallelEnv` that there is, a function without
+            arguments that makes one like it.
         episodes: At least 2; 1,000 or more narrow the intervals down.
         limits: What an episode may cost, for all or by agent; None takes the learner's own `cost_limit`.
         seed: Another one plays other episodes.

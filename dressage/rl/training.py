@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -252,19 +252,38 @@ def check_origin(
         raise ConfigError(
             f"This result was trained by {saved.learner or 'no learner'}; {owner} cannot go on from it."
         )
-    theirs = {agent: _spaces(group) for group in saved.spaces for agent in group.agents}
-    ours = {agent: _spaces(group) for group in groups for agent in group.agents}
-    differ = [agent for agent in theirs | ours if theirs.get(agent) != ours.get(agent)]
-    if differ:
-        there, here = _words(theirs.get(differ[0])), _words(ours.get(differ[0]))
-        raise ConfigError(
-            f"{owner} cannot go on from this result: agent {differ[0]!r} has {there} there and {here} in "
-            "this environment."
-        )
+    check_same_spaces(saved.spaces, groups, f"{owner} cannot go on from this result")
     if Architecture.of(saved.config) != Architecture.of(config):
         raise ConfigError(
             f"{owner} cannot go on from this result: its networks are {Architecture.of(saved.config)}, and "
             f"these options make {Architecture.of(config)}."
+        )
+
+
+def check_same_spaces(there: Sequence[GroupSpaces], here: Sequence[GroupSpaces], refusal: str) -> None:
+    """Refuse an environment with other agents or spaces than those that were trained with.
+
+    Args:
+        there: The spaces that were trained with.
+        here: Those of the environment.
+        refusal: How the error text begins.
+
+    Raises:
+        ConfigError: The text names the agent and both its spaces, or both orders of the agents.
+    """
+    theirs = {agent: _spaces(group) for group in there for agent in group.agents}
+    ours = {agent: _spaces(group) for group in here for agent in group.agents}
+    differ = [agent for agent in theirs | ours if theirs.get(agent) != ours.get(agent)]
+    if differ:
+        raise ConfigError(
+            f"{refusal}: agent {differ[0]!r} has {_words(theirs.get(differ[0]))} there and "
+            f"{_words(ours.get(differ[0]))} in this environment."
+        )
+    # States go by place: the same agents in another order would get one another's.
+    if list(theirs) != list(ours):
+        raise ConfigError(
+            f"{refusal}: the agents' order is {', '.join(theirs)} there and {', '.join(ours)} in this "
+            "environment."
         )
 
 

@@ -95,7 +95,7 @@ def test_evaluating_tells_the_mean_with_its_interval(finished, dressage):
 def test_evaluating_shows_a_table(finished, dressage):
     shown = dressage("evaluate", finished[0], "--episodes", "4", "--stochastic", "--seed", "3")
     assert shown.exit_code == 0
-    assert "mean of 4 episodes, 95 % bootstrap interval" in " ".join(shown.output.split())
+    assert "(mean of 4 episodes, 95 % bootstrap interval; sampled actions)" in " ".join(shown.output.split())
 
 
 def test_playing_writes_an_mp4(finished, dressage, tmp_path):

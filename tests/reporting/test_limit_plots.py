@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from dressage.reporting.figures import COLOURS
+from dressage.reporting.figures import COLOURS, GREY, agent_lines
 from dressage.reporting.limit_plots import Optimum, limit_figure, write_limit_figure
 
 OPTIMUM = Optimum(7.0, 1.4)
@@ -105,6 +105,41 @@ def test_every_agent_has_its_own_limit_in_its_own_colour():
     }
     assert dashed == {COLOURS[0].lower(): 4.0, COLOURS[1].lower(): 9.0}
     np.testing.assert_array_equal(line(costs, "left").get_xydata(), [[20, 5]])
+
+
+def test_a_limit_of_several_agents_is_named_after_all_of_them():
+    def with_third(updates):
+        told = steps(updates)
+        return told | {name.replace("/left", "/third"): one for name, one in told.items() if "/left" in name}
+
+    costs = drawn(limit_figure([with_third(1), with_third(2)], "run", None))["cost of training episodes"]
+    labels = {one.get_label(): one.get_ydata()[-1] for one in costs.lines}
+    assert labels == {
+        "left, third (equal)": 5.0,
+        "right": 7.0,
+        "limit of left, third": 4.0,
+        "limit of right": 9.0,
+    }
+
+
+def test_no_line_hides_another():
+    # b and d are equal, unknown points included; a runs along c in one segment, and only crosses b.
+    a, b, c = ([0.0, 1.0, 1.0, 5.0], [np.nan, 2.0, 1.0, 7.0], [3.0, 1.0, 1.0, 4.0])
+    lines = agent_lines(["a", "b", "c", "d"], [np.array(one) for one in (a, b, c, b)], 1.5)
+    assert [(one.label, one.places) for one in lines] == [("a", (0,)), ("b, d (equal)", (1, 3)), ("c", (2,))]
+    assert [one.colour for one in lines] == [COLOURS[0], COLOURS[1], COLOURS[2]]
+    assert [one.width for one in lines] == [3.0, 1.5, 1.5]
+
+
+def test_lines_of_one_point_hide_one_another_where_it_is_the_same():
+    lines = agent_lines(["a", "b"], [np.array([[1.0, 2.0]]), np.array([[1.0, 3.0]])], 1.0)
+    assert [one.width for one in lines] == [1.0, 1.0]
+
+
+def test_more_agents_than_can_be_told_apart_are_grey_lines_under_one_name():
+    lines = agent_lines([str(place) for place in range(7)], [np.zeros(3)] * 7, 1.0)
+    assert {one.colour for one in lines} == {GREY}
+    assert [one.label for one in lines] == ["single agents", *[None] * 6]
 
 
 @pytest.mark.parametrize("rows", [[], [row(1, {"episode_return": 1.0, "episode_cost": 2.0})]])

@@ -85,6 +85,7 @@ def test_a_run_under_a_limit_says_for_every_agent_whether_it_was_kept(tmp_path):
     assert f"<td>&lt;a&gt;</td><td>4 [4, 4]</td>{cost}<td>2</td><td>kept</td><td>100</td>" in page
     assert f"<td>b</td><td>4 [4, 4]</td>{cost}<td>1</td><td>not kept</td><td>100</td>" in page
     assert list(limit_lines(limits)) == [
+        "100 episodes, sampled actions:",
         "<a>: return 4 [4, 4], cost 1.5 [1.4, 1.6], limit 2: kept",
         "b: return 4 [4, 4], cost 1.5 [1.4, 1.6], limit 1: not kept",
     ]
@@ -94,6 +95,7 @@ def test_of_many_limits_the_terminal_names_those_that_are_not_kept():
     limits = dict.fromkeys(map(str, range(10)), 2.0) | {"9": 1.0}
     reports = {seed: judge_limits(dict.fromkeys(limits, EPISODES), limits) for seed in (3, 4)}
     assert list(limit_lines(reports)) == [
+        "100 episodes for each seed, sampled actions:",
         "18 of 20 kept",
         "9, seed 3: return 4 [4, 4], cost 1.5 [1.4, 1.6], limit 1: not kept",
         "9, seed 4: return 4 [4, 4], cost 1.5 [1.4, 1.6], limit 1: not kept",
@@ -214,7 +216,7 @@ def test_agents_are_told_apart_with_returns_and_costs(tmp_path):
         file.write(encode(last | of_agents) + "\n")
     page = report_of(folder)
     assert "<tr><td>left</td><td>2</td><td>1</td></tr><tr><td>right</td><td>7</td><td>0</td></tr>" in page
-    assert "<dt>cost per episode</dt><dd>0.5</dd>" in page
+    assert "<dt>cost per episode, most likely actions</dt><dd>0.5</dd>" in page
 
 
 def test_a_run_of_one_agent_has_no_table_of_agents(finished_run):

@@ -100,7 +100,7 @@ def test_the_one_environment_given_is_one_copy():
     assert learner.train(env, 4).progress == dataclasses.replace(
         learner.train(env, 0).progress, updates=1, steps=4
     )
-    with pytest.raises(ConfigError, match="evaluate needs environments of its own, and of the ParallelFace"):
+    with pytest.raises(ConfigError, match="was trained in the one ParallelFace that there is"):
         learner.evaluate(env, 2)
     with pytest.raises(ConfigError, match="'num_envs' is 2, but of the ParallelFace given there is only one"):
         IPPO(SMALL).train(env, 4)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dressage.envs import make as make_env
+from dressage.envs import to_parallel_env
 from dressage.errors import ConfigError
 from dressage.reporting.metric_rows import encode
 from dressage.rl.ippo import IPPO
@@ -113,3 +115,61 @@ def test_a_report_needs_a_limit_and_more_than_one_episode(trained):
         safety_report(IPPO(SMALL), env, 300)
     with pytest.raises(ConfigError, match="safety_report needs episodes >= 2, got 1"):
         safety_report(learner, env, 1)
+
+
+LIMITED = {
+    "rollout_length": 2,
+    "network": {"hidden_sizes": [4]},
+    "cost_limit": {"left": 10.0, "right": 0.1},
+}
+
+
+def test_what_was_trained_in_the_only_environment_is_judged_in_others_of_its_kind():
+    only = to_parallel_env(Toll())
+    learner, peer = (IPPO_Lagrangian(options, seed=1) for options in (LIMITED, LIMITED | {"num_envs": 1}))
+    learner.train(only, 6)
+    before = only.save_state()
+    report = safety_report(learner, lambda: to_parallel_env(Toll()), 50)
+    # Nothing was stepped that training goes on in, and the episodes are those of training on a function.
+    np.testing.assert_equal(only.save_state(), before)
+    make = lambda: to_parallel_env(Toll())  # noqa: E731
+    peer.train(make, 6)
+    assert report == safety_report(peer, make, 50)
+    assert learner.train(only, 6).progress.steps == 12
+
+
+class Mirrored(Toll):
+    @property
+    def possible_agents(self):
+        return PAIR[::-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (lambda only: only, "Give a function without arguments that makes one like it; got ParallelFace"),
+        (lambda only: to_parallel_env(Toll()), "trained in the one ParallelFace that there is"),
+        (
+            lambda only: lambda: to_parallel_env(make_env("coupled_budget")),
+            "agent 'left' has .* there and no part in this environment",
+        ),
+        (
+            lambda only: lambda: to_parallel_env(Mirrored()),
+            "the agents' order is left, right there and right, left in this environment",
+        ),
+    ],
+)
+def test_episodes_need_environments_of_their_own_of_the_same_kind(given, text):
+    only = to_parallel_env(Toll())
+    learner = IPPO_Lagrangian(LIMITED, seed=1)
+    learner.train(only, 2)
+    with pytest.raises(ConfigError, match=text):
+        safety_report(learner, given(only), 10)
+
+
+def test_a_result_is_not_resumed_over_the_same_agents_in_another_order():
+    result = IPPO_Lagrangian(LIMITED, seed=1).train(Toll(), 16)
+    with pytest.raises(
+        ConfigError, match="cannot go on from this result: the agents' order is left, right there"
+    ):
+        IPPO_Lagrangian(LIMITED, seed=1).train(Mirrored(), 16, resume_from=result)
