@@ -15,7 +15,8 @@ def export(
         typer.Option(
             "--output",
             "-o",
-            help="The file; its ending tells the format. Without it: policy.onnx in the run's policy folder.",
+            help="The file; its ending tells the format. Of several agents a folder, with one in it for each "
+            "format. Without it: the run's policy folder.",
             show_default=False,
         ),
     ] = None,
@@ -29,15 +30,19 @@ def export(
     critic: Annotated[
         bool,
         typer.Option(
-            "--critic", help="Keep the critic in a safetensors file, to go on training: twice the size."
+            "--critic", help="Keep the critic in safetensors files, to go on training: twice the size."
         ),
     ] = False,
 ) -> None:
-    """Export the trained policy into one file, checked against the policy before it is put in place."""
+    """Export the trained policy, one file an agent, checked against the policy before it is put in place."""
     from dressage.cli.start_up import start_jax
 
     start_jax()
     from dressage.cli.run_export import export_from_run
+    from dressage.export.manifest import MANIFEST
 
-    for path in export_from_run(run, output, file_format, trained_seed, critic=critic):
+    paths = export_from_run(run, output, file_format, trained_seed, critic=critic)
+    for path in paths:
         typer.echo(f"{path}  {path.stat().st_size:,} bytes, verified against the policy")
+    if len(paths) > 1:
+        typer.echo(f"{paths[0].with_name(MANIFEST)}  lists them, with their checksums")

@@ -138,12 +138,25 @@ def load_policy(algorithm: Algorithm[PolicyT], folder: RunFolder, record: RunRec
         CheckpointError: If its files are damaged.
     """
     place = folder.policy_of(seed, record.seeds)
+    check_has_policy(folder, place)
+    return algorithm.load_policy(place)
+
+
+def check_has_policy(folder: RunFolder, place: Path) -> None:
+    """Refuse a run that has no policy yet.
+
+    Args:
+        folder: The run directory.
+        place: The folder of one policy or of all.
+
+    Raises:
+        ConfigError: If it is not there.
+    """
     if not place.is_dir():
         raise ConfigError(
             f"{folder.path} has no policy yet, since its training never ended. "
             f"Go on with: dressage train --run {folder.path} --resume"
         )
-    return algorithm.load_policy(place)
 
 
 def _described(summary: ReturnSummary, seeds: tuple[int, ...]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dressage.cli.run_setup import Plan
 from dressage.cli.task_names import open_task
 from dressage.cli.training_loop import Outcome
 from dressage.errors import ConfigError, DressageError, install_command
-from dressage.export import Card, export_policies, export_policy
+from dressage.export import FORMATS, Card, export_policies, export_policy
 from dressage.learning.policy_graph import Deployable
 from dressage.reporting.limit_reports import read_limits
 from dressage.reporting.run_folder import RunFolder, RunRecord, read_summary
@@ -60,7 +60,8 @@ def export_from_run(
         output: The file; for a task of several agents the folder. None puts it beside the policy.
         file_format: The format; None reads it off the file's ending, or takes ONNX.
         trained_seed: Whose policies, where several seeds were trained; None for the first.
-        critic: Whether safetensors files hold the critic too; those beside the policy always do.
+        critic: Whether the files, which are safetensors then, hold the critic too; those beside the policy
+            always do.
 
     Returns:
         The files.
@@ -68,6 +69,11 @@ def export_from_run(
     Raises:
         DressageError: If there is no run, no policy or no such seed, or the export is refused.
     """
+    if critic and (file_format or (output.suffix[1:] if output else ONNX)) != SAFETENSORS:
+        raise ConfigError(
+            "--critic: only safetensors files hold a critic. Give --format safetensors, or an --output that "
+            "ends in .safetensors."
+        )
     folder = RunFolder(run)
     record = RunRecord.read(folder)
     seed = record.seeds[0] if trained_seed is None else trained_seed
@@ -83,8 +89,10 @@ def export_from_run(
     cards = judged_cards(cards, read_limits(summary).get(seed))
     place = folder.policy_of(seed, record.seeds)
     if len(policies) > 1 or output is None:
-        kept = critic or output is None
-        return _write(policies, cards, output or place, file_format or ONNX, critic=kept)
+        chosen = file_format or ONNX
+        _refuse_file(run, output, len(policies))
+        kept = critic or (output is None and chosen == SAFETENSORS)
+        return _write(policies, cards, output or place, chosen, critic=kept)
     agent, alone = one_of(policies)
     return [export_policy(alone, output, format=file_format, card=cards[agent], critic=critic)]
 
@@ -105,7 +113,17 @@ def _export_seed(
     cards = judged_cards(cards, limits.get(record.seeds[index]))
     for chosen in formats:
         # What the run's own policy folder holds is what training goes on from, so it keeps the critic.
-        _write(policies, cards, folder.policy_of(record.seeds[index], record.seeds), chosen, critic=True)
+        place = folder.policy_of(record.seeds[index], record.seeds)
+        _write(policies, cards, place, chosen, critic=chosen == SAFETENSORS)
+
+
+def _refuse_file(run: Path, output: Path | None, agents: int) -> None:
+    """Refuse an output that names one file for the policies of several agents."""
+    if output is not None and output.suffix.removeprefix(".") in FORMATS:
+        raise ConfigError(
+            f"{run} has {agents} agents, and --output names the folder for their files, not a file: "
+            f"--output {output.with_suffix('')} --format {output.suffix.removeprefix('.')}"
+        )
 
 
 def _deployables(algorithm: Algorithm[PolicyT], policy: PolicyT) -> Mapping[str, Deployable]:

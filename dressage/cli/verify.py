@@ -1,21 +1,16 @@
 """`dressage verify`: let exported files prove themselves again."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
+from dressage.cli.policy_place import PolicyPlaces, place_of
 
-def verify(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Exported policies.", show_default=False)
-    ],
-) -> None:
+
+def verify(policies: PolicyPlaces) -> None:
     """Check exported policies: checksum, structure, the test that each carries, batch sizes, extremes."""
     from dressage.cli.card_pages import print_verification
-    from dressage.export import verify_file
+    from dressage.export import verify_policies
 
-    results = [verify_file(path) for path in files]
+    results = [result for path in policies for result in verify_policies(place_of(path))]
     for result in results:
         print_verification(result)
     if not all(result.passed for result in results):

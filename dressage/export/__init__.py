@@ -9,7 +9,7 @@ from dressage.export.loading import load_policies, load_policy
 from dressage.export.numpy_policy import NumpyPolicy
 from dressage.export.onnx_policy import OnnxPolicy
 from dressage.export.stablehlo import StableHloPolicy
-from dressage.export.verification import Verification, describe_file, verify_file
+from dressage.export.verification import Verification, describe_file, verify_file, verify_policies
 
 __all__ = [
     "FORMATS",
@@ -26,4 +26,5 @@ __all__ = [
     "load_policies",
     "load_policy",
     "verify_file",
+    "verify_policies",
 ]

@@ -58,12 +58,14 @@ def export_policy(
         The path.
 
     Raises:
-        ConfigError: If the format is unknown or the policy cannot be exported whole.
+        ConfigError: If the format is unknown or holds no critic, or the policy cannot be exported whole.
         CheckpointError: If the file does not compute what the policy does; there is no file then.
         MissingExtraError: If a package that the format needs is not installed.
     """
     path = Path(path)
     chosen = _format_of(path, format)
+    if critic and chosen != "safetensors":
+        raise ConfigError(f"Only a safetensors file holds a critic, {path.name} cannot: leave out `critic`.")
     deployment = deployment_of(policy)
     trial = make_trial(deployment)
     content = file_content(deployment, trial, chosen, card or Card(), critic=critic)
@@ -211,7 +213,10 @@ def open_runner(path: Path) -> Runner:
     if not path.is_file():
         raise CheckpointError(f"There is no policy at {path}.")
     check_seal(path.read_bytes(), str(path))
-    runner: Runner = runners[chosen](path)
+    try:
+        runner: Runner = runners[chosen](path)
+    except ValueError as error:  # NumpyPolicy knows no other kind, since it stands alone.
+        raise CheckpointError(str(error)) from error
     return runner
 
 
@@ -237,11 +242,17 @@ def decode(fields: Mapping[str, Any]) -> Arrays:
 
 def _format_of(path: Path, given: str | None) -> str:
     chosen = given or path.suffix.removeprefix(".")
+    if not chosen:
+        endings = ", ".join(f".{name}" for name in FORMATS)
+        raise ConfigError(f"{path.name} has no ending that tells the format. Known: {endings}.")
     if chosen not in FORMATS:
         source = "format" if given else f"the ending of {path.name}"
         raise ConfigError(f"There is no format {chosen!r} ({source}).{suggest(chosen, FORMATS)}")
     if path.suffix != f".{chosen}":
-        raise ConfigError(f"A file of format {chosen} ends in .{chosen}; {path.name} does not.")
+        meant = path / f"policy.{chosen}" if path.is_dir() else path.with_suffix(f".{chosen}")
+        raise ConfigError(
+            f"A file of format {chosen} ends in .{chosen}; {path.name} does not. Name it {meant}"
+        )
     return chosen
 
 

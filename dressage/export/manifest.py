@@ -28,16 +28,33 @@ def read_manifest(folder: Path) -> dict[str, Path]:
     path = folder / MANIFEST
     if not path.is_file():
         raise CheckpointError(f"There are no policies in {folder}: {MANIFEST} is missing.")
+    files = {}
+    for agent, (file, flaw) in check_manifest(path).items():
+        if flaw:
+            state = "damaged" if file.is_file() else "incomplete"
+            raise CheckpointError(f"The policies in {folder} are {state}: {flaw}.")
+        files[agent] = file
+    return files
+
+
+def check_manifest(path: Path) -> dict[str, tuple[Path, str]]:
+    """Return the file of each agent and what is wrong with it; empty for nothing.
+
+    Raises:
+        CheckpointError: If the manifest itself is altered or none.
+    """
     content = path.read_bytes()
     check_seal(content, str(path))
-    files = {}
-    for agent, entry in read_description(content.decode(), str(path))["agents"].items():
-        files[agent] = folder / entry["file"]
-        if not files[agent].is_file():
-            raise CheckpointError(f"The policies in {folder} are incomplete: {entry['file']} is missing.")
-        if hashlib.sha256(files[agent].read_bytes()).hexdigest() != entry["sha256_of_file"]:
-            raise CheckpointError(
-                f"The policies in {folder} are damaged: {entry['file']} differs from its checksum "
-                f"in {MANIFEST}."
-            )
-    return files
+    agents = read_description(content.decode(), str(path)).get("agents")
+    if not isinstance(agents, dict):
+        raise CheckpointError(f"{path} lists no policies of agents.")
+    files = {agent: path.parent / entry["file"] for agent, entry in agents.items()}
+    return {agent: (file, _flaw_of(file, agents[agent]["sha256_of_file"])) for agent, file in files.items()}
+
+
+def _flaw_of(file: Path, digest: str) -> str:
+    if not file.is_file():
+        return f"{file.name} is missing"
+    if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+        return f"{file.name} differs from its checksum in {MANIFEST}"
+    return ""

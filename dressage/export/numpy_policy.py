@@ -96,10 +96,10 @@ def read_policy(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ValueError(f"{path} is no safetensors file; ONNX files are read by OnnxPolicy.")
     header = json.loads(content[8:start])
     description = json.loads(header.pop("__metadata__")["dressage"])
-    if "agents" in description:
+    if "graph" not in description:
         raise ValueError(
-            f"{path} holds the policies of several agents as training saved them. Write one file for each "
-            "agent with: dressage export RUN --format safetensors"
+            f"{path} holds what training saved for itself and no exported policy. Write one with: "
+            "dressage export RUN --format safetensors"
         )
     if "weights" not in description["graph"]:
         raise ValueError(f"{path} holds a StableHLO program, which StableHloPolicy runs.")

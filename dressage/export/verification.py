@@ -1,5 +1,6 @@
-"""`verify_file`: lets an exported file prove itself again, on whatever machine it has come to."""
+"""`verify_file`: lets exported files prove themselves again, on whatever machine they have come to."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,18 @@ import numpy as np
 from dressage.errors import CheckpointError, MissingExtraError
 from dressage.export.comparison import differences
 from dressage.export.exporting import Runner, decode, open_runner
+from dressage.export.manifest import check_manifest
 from dressage.export.onnx_format import import_onnx
 from dressage.export.onnx_policy import OnnxPolicy
+from dressage.export.places import exported_at
 from dressage.export.probes import probe_inputs
 from dressage.learning.policy_files import FILE, read_policy_file, weights_digest
 from dressage.learning.policy_graph import Arrays
 
 BATCHES = (1, 7, 256)
 EXTREME_ROWS = 1024
+CRITIC = "critic/"
+"""How the names of a critic's tensors begin."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,25 @@ class Verification:
         return all(check.passed is not False for check in self.checks)
 
 
+def verify_policies(path: str | Path) -> tuple[Verification, ...]:
+    """Check everything that was exported to a place; see `verify_file`.
+
+    Args:
+        path: A file, the manifest of several agents (`policies.json`), whose checksums are compared too, or a
+            folder that holds some of them.
+
+    Returns:
+        One verification a manifest and one a file; where a file is damaged, a check that failed says how.
+
+    Raises:
+        ConfigError: If there is nothing that was exported.
+        MissingExtraError: If the package that runs a format is not installed.
+    """
+    found = exported_at(Path(path))
+    manifests = tuple(_or_failed(_verify_manifest, manifest) for manifest in found.manifests)
+    return manifests + tuple(_or_failed(verify_file, file) for file in found.policies)
+
+
 def verify_file(path: str | Path) -> Verification:
     """Check a file's checksum, structure and outputs; nothing but the file and its runner is needed.
 
@@ -66,7 +90,9 @@ def verify_file(path: str | Path) -> Verification:
     runner = open_runner(path)
     test = runner.description.get("test")
     if test is None:
-        raise CheckpointError(f"{path} carries no test: it was saved, not exported.")
+        raise CheckpointError(
+            f"{path} carries no test: it was saved, not exported. Write one with it: dressage export RUN"
+        )
     checks = [Check("checksum", passed=True, note="the file is what was written")]
     checks.append(_structure(path, runner))
     parts = {name: decode(part) for name, part in test.items()}
@@ -88,9 +114,35 @@ def describe_file(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     path = path / FILE if path.is_dir() else path
-    if path.suffix == ".onnx":
-        return OnnxPolicy(path).description
-    return read_policy_file(path)[0]
+    description = OnnxPolicy(path).description if path.suffix == ".onnx" else read_policy_file(path)[0]
+    if "graph" not in description:
+        raise CheckpointError(
+            f"{path} holds what training saved for itself and no exported policy. Write one with: "
+            "dressage export RUN"
+        )
+    return description
+
+
+def critic_bytes(path: Path) -> int:
+    """Return how many bytes of a policy's file are its critic's weights, which acting does not need."""
+    if path.suffix != ".safetensors":
+        return 0
+    tensors = read_policy_file(path)[1]
+    return sum(array.nbytes for name, array in tensors.items() if name.startswith(CRITIC))
+
+
+def _or_failed(verify: Callable[[Path], Verification], path: Path) -> Verification:
+    try:
+        return verify(path)
+    except CheckpointError as error:
+        return Verification(path, (Check("file", passed=False, note=str(error)),))
+
+
+def _verify_manifest(path: Path) -> Verification:
+    checks = [Check("checksum", passed=True, note="the list is what was written")]
+    for agent, (file, flaw) in check_manifest(path).items():
+        checks.append(Check(agent, passed=not flaw, note=flaw or f"{file.name} is the file that was written"))
+    return Verification(path, tuple(checks))
 
 
 def _structure(path: Path, runner: Runner) -> Check:

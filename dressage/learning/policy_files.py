@@ -64,6 +64,8 @@ def unpack(content: bytes, path: str) -> tuple[dict[str, Any], dict[str, np.ndar
     from safetensors.numpy import load
 
     check_seal(content, path)
+    if content[8:9] != b"{":
+        raise CheckpointError(f"{path} is no safetensors file, whatever its name says.")
     try:
         size = int.from_bytes(content[:8], "little")
         metadata = json.loads(content[8 : 8 + size])["__metadata__"]

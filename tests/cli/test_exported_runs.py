@@ -9,7 +9,7 @@ import pytest
 
 from dressage.export import NumpyPolicy, OnnxPolicy, describe_file
 from dressage.ppo import Policy
-from tests.cli.short_training import SHORT
+from tests.cli.short_training import MANY_AGENTS, SHORT, set_words
 from tests.ppo.small_tasks import assert_same_bits
 
 pytest.importorskip("onnx")
@@ -75,9 +75,91 @@ def test_verify_passes_a_file_and_fails_a_changed_one(dressage, finished, tmp_pa
     (tmp_path / "policy.onnx").write_bytes(changed)
     shown = dressage("verify", tmp_path / "policy.onnx")
     assert shown.exit_code == 1
-    assert "is damaged: its content differs from its checksum" in shown.stderr
+    assert "has not proved to be what it says it is" in words_of(shown)
+    assert "is damaged: its content differs from its checksum" in words_of(shown)
     shown = dressage("verify", tmp_path / "none.onnx")
-    assert (shown.exit_code, "There is no policy at" in shown.stderr) == (1, True)
+    assert (shown.exit_code, "There is no policy at" in shown.stderr) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def team(dressage, tmp_path_factory):
+    """A short run of two agents."""
+    path = tmp_path_factory.mktemp("runs") / "team"
+    words = ("coupled_budget", *set_words(MANY_AGENTS), "--no-film", "--quiet", "--run", path)
+    shown = dressage("train", *words)
+    assert shown.exit_code == 0, shown.output
+    return path
+
+
+def test_verify_names_every_file_of_runs_and_teams(dressage, finished, team):
+    shown = words_of(dressage("verify", finished[0], team)).replace(" ", "")
+    files = [finished[0] / "policy" / f"policy.{name}" for name in ("onnx", "safetensors")]
+    for name in ("onnx", "safetensors"):
+        folder = team / "policy" / name
+        files += [folder / "policies.json", folder / f"agent_0.{name}", folder / f"agent_1.{name}"]
+    assert all(f"{file}iswhatitsaysitis" in shown for file in files)
+    assert shown.count("iswhatitsaysitis") == len(files)
+
+
+def test_one_bad_file_of_a_team_fails_the_whole_and_is_named(dressage, team, tmp_path):
+    shutil.copytree(team / "policy", tmp_path / "policy")
+    file = tmp_path / "policy" / "onnx" / "agent_1.onnx"
+    file.write_bytes(file.read_bytes()[:-1])
+    for place in (tmp_path / "policy", file.with_name("policies.json")):
+        shown = dressage("verify", place)
+        words = words_of(shown).replace(" ", "")
+        assert shown.exit_code == 1
+        assert f"{file}hasnotprovedtobewhatitsaysitis" in words
+        assert "agent_1.onnxdiffersfromitschecksuminpolicies.json" in words
+        assert f"{file.with_name('agent_0.onnx')}iswhatitsaysitis" in words
+    shown = dressage("inspect", file.parent)
+    assert shown.exit_code == 1
+    assert "agent agent_0" in words_of(shown)
+    assert str(file) in shown.stderr
+
+
+def test_inspect_shows_each_policy_of_a_run_once_with_all_its_files(dressage, finished, team):
+    shown = words_of(dressage("inspect", finished[0])).replace(" ", "")
+    assert shown.count("goesin") == 1
+    assert f"thesamein{finished[0]}/policy/policy.safetensors" in shown
+    shown = words_of(dressage("inspect", team))
+    assert shown.count("goes in") == 2
+    assert ("agent agent_0" in shown, "agent agent_1" in shown) == (True, True)
+    listed = json.loads(dressage("inspect", team / "policy" / "onnx" / "policies.json", "--json").output)
+    assert [(row["file"][-12:], row["card"]["agent"]) for row in listed] == [
+        ("agent_0.onnx", "agent_0"),
+        ("agent_1.onnx", "agent_1"),
+    ]
+
+
+def test_inspect_says_how_much_of_a_file_is_its_critic(dressage, finished, tmp_path):
+    shown = words_of(dressage("inspect", finished[0] / "policy" / "policy.safetensors"))
+    # Two layers of 8 behind 3 numbers, and one value: (3 + 1) 8 + (8 + 1) 8 + 9 numbers of 4 bytes.
+    assert "of which 452 are its critic: training goes on from it, acting needs none" in shown
+    path = tmp_path / "small.safetensors"
+    assert dressage("export", finished[0], "--output", path).exit_code == 0
+    assert "critic" not in words_of(dressage("inspect", path))
+
+
+@pytest.mark.parametrize("verb", ["inspect", "verify"])
+def test_what_is_no_policy_is_refused_by_name(dressage, finished, tmp_path, verb):
+    shown = dressage(verb, finished[0] / "report.html")
+    assert (shown.exit_code, "report.html is neither a policy nor" in words_of(shown)) == (2, True)
+    shown = dressage(verb, tmp_path)
+    assert (shown.exit_code, "There is no exported policy in" in shown.stderr) == (2, True)
+    shutil.copy(finished[0] / "config.json", tmp_path)
+    shown = dressage(verb, tmp_path)
+    assert (shown.exit_code, "has no policy yet, since its training" in shown.stderr) == (2, True)
+
+
+def test_several_agents_are_exported_into_a_folder_whose_manifest_is_named(dressage, team, tmp_path):
+    shown = dressage("export", team, "--output", tmp_path / "robots", "--format", "safetensors")
+    assert shown.exit_code == 0
+    assert "policies.json lists them, with their checksums" in words_of(shown)
+    assert dressage("verify", tmp_path / "robots" / "safetensors" / "policies.json").exit_code == 0
+    shown = dressage("export", team, "--output", tmp_path / "robots.onnx")
+    message = f"names the folder for their files, not a file: --output {tmp_path / 'robots'} --format onnx"
+    assert (shown.exit_code, message in words_of(shown)) == (2, True)
 
 
 def test_inspect_shows_what_goes_in_what_comes_out_and_what_was_achieved(dressage, finished):
@@ -122,6 +204,9 @@ def test_the_critic_stays_at_home_unless_it_is_asked_for_or_the_file_is_the_runs
         (("--output", "x.onx"), "There is no format 'onx' (the ending of x.onx). Did you mean 'onnx'?"),
         (("--format", "pt"), "There is no format 'pt' (format)."),
         (("--trained-seed", "9"), "has no seed 9. It has: 0."),
+        (("--output", "x"), "x has no ending that tells the format. Known: .onnx, .safetensors, .stablehlo."),
+        (("--output", "x", "--format", "onnx"), "format onnx ends in .onnx; x does not. Name it x.onnx"),
+        (("--critic",), "--critic: only safetensors files hold a critic. Give --format safetensors"),
     ],
 )
 def test_a_wrong_export_is_refused_by_name(dressage, finished, words, message):

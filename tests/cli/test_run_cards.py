@@ -110,11 +110,11 @@ def test_a_policy_that_learned_on_after_its_last_evaluation_says_which_was_measu
     assert cards_of(folder, record, 0, AGENTS, 300, None)["low"].returns.after_steps is None
     card = cards_of(folder, record, 0, AGENTS, 1300, None)["low"]
     assert card.returns.after_steps == 300
-    file = tmp_path / "policy.safetensors"
+    file = tmp_path / "policy.onnx"
     file.write_bytes(b"")
     graph = {"states": [], "inputs": [], "outputs": []}
     described = {"card": card.to_json(), "dressage": "1", "format": 1, "weights_sha256": "0", "graph": graph}
-    print_card(file, described)
+    print_card([file], described)
     assert "; of the policy after 300 steps)" in " ".join(capsys.readouterr().out.split())
 
 

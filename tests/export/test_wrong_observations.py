@@ -117,5 +117,5 @@ def test_a_file_for_another_runner_is_refused_with_the_one_that_runs_it(tmp_path
         with pytest.raises(ValueError, match=refusal):
             NumpyPolicy(path)
     PolicySet({"left": policy_of("agent"), "right": policy_of("agent")}, "ippo", {}).save(tmp_path)
-    with pytest.raises(ValueError, match="holds the policies of several agents.*dressage export RUN"):
+    with pytest.raises(ValueError, match="holds what training saved for itself.*dressage export RUN"):
         NumpyPolicy(tmp_path / "policies.safetensors")
