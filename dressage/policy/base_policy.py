@@ -401,11 +401,11 @@ class BasePolicy(ABC):
         """Start the random stream anew from a seed, at least 0."""
 
     @abstractmethod
-    def save_checkpoint(self, path: Path, note: Mapping[str, Any]) -> None:
+    def save_checkpoint(self, path: Path | str, note: Mapping[str, Any]) -> None:
         """Write all that learning depends on, whole or not at all, and a note of plain values. TRAIN only."""
 
     @abstractmethod
-    def load_checkpoint(self, path: Path) -> dict[str, Any]:
+    def load_checkpoint(self, path: Path | str) -> dict[str, Any]:
         """Read a checkpoint and return its note. TRAIN goes on learning from it; EVAL takes the weights."""
 
 

@@ -42,7 +42,7 @@ OPTIONS = (
         help="A number that is not finite ends the run, or its fragment is dropped and the environment "
         "made anew.",
     ),
-    Option("seed", 0, "integer", 0, help="What everything that is drawn depends on."),
+    Option("seed", 0, "integer", 0, 2**63 - 1, help="What everything that is drawn depends on."),
     Option(
         "checkpoint_every", 0, "integer", 0, unit="updates", help="0 writes a checkpoint at the end alone."
     ),

@@ -91,7 +91,7 @@ class Engine:
         train_config: TrainConfig | None = None,
         *,
         sinks: Sequence[Sink] = (),
-        folder: Path | None = None,
+        folder: Path | str | None = None,
         transport: Transport | None = None,
     ) -> None:
         self._config = config or RuntimeConfig()
@@ -99,7 +99,9 @@ class Engine:
         self._asynchronous = spec.policy_config.rollout_mode == "async"
         self._seed = self._config.seed + self._train_config.rank
         self._sinks = sinks
-        self._checkpoints = None if folder is None else RunCheckpoints(folder, self._config.keep_checkpoints)
+        self._checkpoints = (
+            None if folder is None else RunCheckpoints(Path(folder), self._config.keep_checkpoints)
+        )
         self.learner: BasePolicy = spec.policy(spec.policy_config, PolicyRole.TRAIN)
         self.counters = Counters()
         self._lives = [0] * self._config.workers
@@ -165,7 +167,7 @@ class Engine:
             self._save_unless_saved()
         return RunReport(self.learner.version, self.counters.used_steps, row, self.exact_resume)
 
-    def resume(self, checkpoint: Path | None = None) -> int:
+    def resume(self, checkpoint: Path | str | None = None) -> int:
         """Go on from a checkpoint.
 
         Args:
@@ -181,7 +183,7 @@ class Engine:
             raise DressageError("There is no folder to resume from: give the engine one.")
         path = checkpoint if self._checkpoints is None else checkpoint or self._checkpoints.newest()
         assert path is not None, "one of the two is there"
-        state = read_checkpoint(path, self.learner, self._config.workers)
+        state = read_checkpoint(Path(path), self.learner, self._config.workers)
         self.counters = state.counters
         self._lives = list(state.lives)
         for worker, one in enumerate(state.workers):
@@ -204,13 +206,13 @@ class Engine:
         """What a policy must know of one worker's environment."""
         return self._hellos[0].meta
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Write a checkpoint into a folder of its own, for `resume` to read.
 
         Args:
             path: The folder; must not exist yet.
         """
-        write_checkpoint(path, self.learner, self._state())
+        write_checkpoint(Path(path), self.learner, self._state())
 
     def close(self) -> None:
         """End all workers; may be called again."""

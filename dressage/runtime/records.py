@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -188,8 +188,3 @@ class Transport(Protocol):
     def close(self) -> None:
         """End all workers; may be called again."""
         ...
-
-
-def plain(array: Any) -> np.ndarray:  # noqa: ANN401 (an array of any framework)
-    """Return an array as NumPy's, without a copy where it lies in the processor's memory."""
-    return np.asarray(array.cpu() if hasattr(array, "cpu") else array)

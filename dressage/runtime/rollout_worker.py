@@ -16,7 +16,8 @@ from dressage.errors import (
     NonFiniteError,
 )
 from dressage.policy.base_policy import EnvRet, Fragment, PolicyResponse, PolicyRole, RolloutEnv
-from dressage.runtime.records import Collected, EpisodeSums, Hello, Order, RunSpec, WorkerState, plain
+from dressage.policy.finite import first_broken, is_finite, plain
+from dressage.runtime.records import Collected, EpisodeSums, Hello, Order, RunSpec, WorkerState
 
 OF_ENVIRONMENT = ("observation", "reward", "cost", "final")
 """First parts of the names that an environment answers for; all others are the policy's."""
@@ -169,15 +170,15 @@ class RolloutWorker:
         )
 
     def _check_finite(self, fragment: Fragment) -> None:
-        broken = {name: rows for name, rows in fragment.steps.items() if not _finite(rows)}
+        broken = {name: rows for name, rows in fragment.steps.items() if not is_finite(rows)}
         if broken:
-            firsts = {name: _first_broken(plain(rows)) for name, rows in broken.items()}
+            firsts = {name: first_broken(plain(rows)) for name, rows in broken.items()}
             # Of equally early ones the environment's comes first: the policy's follow from it.
             name = min(firsts, key=lambda name: (firsts[name][0], not name.startswith(OF_ENVIRONMENT)))
             raise self._not_finite(name, *firsts[name])
         for name, rows in {**fragment.last, **fragment.finals}.items():
-            if not _finite(rows):
-                step, copy = fragment.num_steps - 1, _first_broken(plain(rows)[None])[1]
+            if not is_finite(rows):
+                step, copy = fragment.num_steps - 1, first_broken(plain(rows)[None])[1]
                 field = f"final {name}" if name in fragment.finals else name
                 raise self._not_finite(field, step, copy)
 
@@ -189,8 +190,8 @@ class RolloutWorker:
 
     def _check_row(self, step: int, rows: Mapping[str, Any]) -> None:
         for name, row in _leaves(rows):
-            if not _finite(row):
-                raise self._not_finite(name, step, _first_broken(plain(row)[None])[1])
+            if not is_finite(row):
+                raise self._not_finite(name, step, first_broken(plain(row)[None])[1])
 
     def _not_finite(self, field: str, step: int, copy: int) -> NonFiniteError:
         whose = "environment" if field.startswith(OF_ENVIRONMENT) else "policy"
@@ -251,22 +252,6 @@ class OpenEpisodes:
         self.rows[:, copies[last]] -= reached[:, last]
         returns, lengths = finished.sum(axis=1)
         return EpisodeSums(len(copies), float(returns), float(lengths))
-
-
-def _finite(rows: Any) -> bool:  # noqa: ANN401
-    array = plain(rows)
-    if array.dtype.kind != "f":
-        return True
-    with np.errstate(over="ignore", invalid="ignore"):
-        # A finite sum has finite parts; it is an infinite one that needs a second look.
-        return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
-
-
-def _first_broken(rows: np.ndarray) -> tuple[int, int]:
-    """Return step and copy of the first number in `[T, N, ...]` that is not finite."""
-    broken = ~np.isfinite(rows).reshape(*rows.shape[:2], -1).all(-1)
-    step, copy = np.argwhere(broken)[0].tolist()
-    return step, copy
 
 
 def _leaves(rows: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from dressage.policy.base_policy import Fragment
-from dressage.runtime.records import Collected, plain
+from dressage.policy.finite import plain
+from dressage.runtime.records import Collected
 
 ALIGNMENT = 64
 """Bytes: a cache line."""

@@ -194,7 +194,7 @@ def test_training_without_data_is_refused():
 def test_a_batch_without_rewards_is_refused_with_what_it_has():
     loop = counting_loop()
     batch = to_tensordict(loop.collect()).exclude("reward")
-    with pytest.raises(RolloutError, match="The batch lacks reward; it has: action, bootstrap_value"):
+    with pytest.raises(RolloutError, match="of 'batch' lacks reward; it has: action, bootstrap_value"):
         loop.learner.update_dataset(batch)
 
 

@@ -12,28 +12,33 @@ from rsl_rl.storage import RolloutStorage
 from tensordict import TensorDict
 from torch import Tensor
 
-from dressage.errors import EnvironmentContractError
+from dressage.errors import EnvironmentContractError, RolloutError
 from dressage.policy.base_policy import EnvRet, PolicyResponse, TimeOutRule
 from dressage.policy.rsl_rl_policy.configuration import Algorithm
+from dressage.policy.rsl_rl_policy.layout import Layout
 from dressage.policy.rsl_rl_policy.module_states import as_tensor
-from dressage.policy.rsl_rl_policy.observations import as_groups, hidden_parts, join_parts
+from dressage.policy.rsl_rl_policy.observations import as_numbers, checked_groups, hidden_parts, join_parts
 
 CRITIC = "critic"
 
 
 def choose(
-    algorithm: Algorithm, models: tuple[str, str], env_ret: EnvRet, version: int, device: str
+    algorithm: Algorithm, models: tuple[str, str], layout: Layout, env_ret: EnvRet, version: int, device: str
 ) -> PolicyResponse:
     """Sample an action for every copy, with all that learning from it needs.
 
     Args:
         algorithm: What acts.
         models: Names of its two models.
+        layout: What observations must look like.
         env_ret: Where the environment stands.
         version: Version of the weights.
         device: Where the models live.
+
+    Raises:
+        EnvironmentContractError: If an observation group is missing, or has another shape or type.
     """
-    observation = as_groups(env_ret.observation, device)
+    observation = checked_groups(env_ret.observation, layout, device, repr(env_ret.env_id))
     recurrent = tuple(name for name in models if getattr(algorithm, name).is_recurrent)
     before = {name: hidden_parts(getattr(algorithm, name).get_hidden_state()) for name in recurrent}
     action = algorithm.act(observation)
@@ -52,15 +57,22 @@ def choose(
     )
 
 
-def choose_mean(algorithm: Algorithm, env_ret: EnvRet, version: int, device: str) -> PolicyResponse:
+def choose_mean(
+    algorithm: Algorithm, layout: Layout, env_ret: EnvRet, version: int, device: str
+) -> PolicyResponse:
     """Choose the distribution's mean for every copy; nothing can be learned from it."""
-    observation = as_groups(env_ret.observation, device)
+    observation = checked_groups(env_ret.observation, layout, device, repr(env_ret.env_id))
     action = algorithm.get_policy()(observation)
     return PolicyResponse(env_id=env_ret.env_id, observation=observation, action=action, version=version)
 
 
 def answer(
-    algorithm: Algorithm, models: tuple[str, str], env_ret: EnvRet, pending: PolicyResponse, rule: TimeOutRule
+    algorithm: Algorithm,
+    models: tuple[str, str],
+    layout: Layout,
+    env_ret: EnvRet,
+    pending: PolicyResponse,
+    rule: TimeOutRule,
 ) -> PolicyResponse:
     """Join a pending response with the environment's return into a whole transition.
 
@@ -69,20 +81,30 @@ def answer(
     Args:
         algorithm: What acted.
         models: Names of its two models.
+        layout: What observations must look like.
         env_ret: What the environment returned to the pending action.
         pending: The response.
         rule: Which value follows a time limit.
 
     Raises:
         EnvironmentContractError: If the return lacks reward or flags, or they have another size.
+        RolloutError: If the response was answered before, or is another environment's.
     """
+    if pending.reward is not None:
+        raise RolloutError("The response was answered already: postprocess takes what rollout_step returned.")
+    if env_ret.env_id != pending.env_id:
+        raise RolloutError(
+            f"The return is one of {env_ret.env_id!r}, and the response was for {pending.env_id!r}."
+        )
     device = pending.action.device
     reward = _answered(env_ret, "last_reward", pending).to(device, copy=True)
+    if not reward.is_floating_point():
+        reward = reward.float()
     terminated = _answered(env_ret, "last_terminated", pending).to(device, torch.bool, copy=True)
     truncated = _answered(env_ret, "last_truncated", pending).to(device, torch.bool, copy=True)
     fields: dict[str, Any] = {"reward": reward, "terminated": terminated, "truncated": truncated}
     if pending.value is not None:
-        fields |= _bootstrap(algorithm, env_ret, pending.value, terminated, truncated, rule)
+        fields |= _bootstrap(algorithm, layout, env_ret, pending.value, terminated, truncated, rule)
     dones = terminated | truncated
     for name in models:
         getattr(algorithm, name).reset(dones)
@@ -126,7 +148,7 @@ def _answered(env_ret: EnvRet, field: str, pending: PolicyResponse) -> Tensor:
             f"The return of {env_ret.env_id!r} has no {field}, so it answers no action. Give postprocess "
             "what the environment returned to the step."
         )
-    tensor = as_tensor(value)
+    tensor = as_numbers(value, f"{field} of {env_ret.env_id!r}")
     copies = pending.action.shape[0]
     if tuple(tensor.shape) != (copies,):
         raise EnvironmentContractError(
@@ -138,6 +160,7 @@ def _answered(env_ret: EnvRet, field: str, pending: PolicyResponse) -> Tensor:
 
 def _bootstrap(
     algorithm: Algorithm,
+    layout: Layout,
     env_ret: EnvRet,
     before: Tensor,
     terminated: Tensor,
@@ -155,7 +178,8 @@ def _bootstrap(
     rows = (truncated & ~terminated).nonzero().squeeze(1)
     if len(rows) == 0:
         return {"bootstrap_value": value, "bootstrap_rule": "final_observation"}
-    seen = as_groups(env_ret.final_observation, str(truncated.device))
+    whose = f"{env_ret.env_id!r} (final_observation)"
+    seen = checked_groups(env_ret.final_observation, layout, str(truncated.device), whose)
     found, used = _final_values(algorithm.critic, seen, rows)
     value[rows] = found
     final = {"rows": rows} | {f"observation/{name}": tensor for name, tensor in seen[rows].items()} | used

@@ -61,7 +61,7 @@ class FinishedPolicy:
         content = copy.deepcopy(checkpoint_files.collect(learner.algo, learner.version, {}))
         return cls(learner.config.policy_kwargs, groups, known.num_actions, meta.step_dt, content)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path | str) -> None:
         """Write the policy's files into a folder; killed at any moment, it holds those before or these.
 
         Raises:
@@ -81,6 +81,7 @@ class FinishedPolicy:
                 f"The configuration cannot be written to a file: {error}. Name classes and functions by "
                 "'module:name' instead of passing them."
             ) from error
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         checkpoint_files.write(folder / MODEL, self.checkpoint)
         draft = folder / (DESCRIPTION + ".part")
@@ -88,12 +89,13 @@ class FinishedPolicy:
         os.replace(draft, folder / DESCRIPTION)
 
     @classmethod
-    def load(cls, folder: Path) -> "FinishedPolicy":
+    def load(cls, folder: Path | str) -> "FinishedPolicy":
         """Read what `save` wrote.
 
         Raises:
             CheckpointError: If a file is missing or damaged, or holds more than tensors and plain values.
         """
+        folder = Path(folder)
         path = folder / DESCRIPTION
         try:
             content = json.loads(path.read_text(encoding="utf-8"))

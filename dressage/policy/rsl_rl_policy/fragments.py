@@ -14,8 +14,9 @@ from torch import Tensor
 
 from dressage.errors import EnvironmentContractError, RolloutError
 from dressage.policy.base_policy import EnvRet, Fragment, PolicyResponse
+from dressage.policy.rsl_rl_policy.layout import Layout
 from dressage.policy.rsl_rl_policy.module_states import as_array, as_tensor
-from dressage.policy.rsl_rl_policy.observations import as_groups
+from dressage.policy.rsl_rl_policy.observations import checked_groups
 
 Tensors = dict[str, Tensor]
 
@@ -27,6 +28,7 @@ def stack(
     transitions: Sequence[PolicyResponse],
     env_ret: EnvRet,
     hidden: Mapping[str, Tensor],
+    layout: Layout,
     device: str,
     *,
     host: bool,
@@ -37,6 +39,7 @@ def stack(
         transitions: Complete ones, in order.
         env_ret: What the environment returned last.
         hidden: Recurrent state after the last step by path, `[N, layers, units]`.
+        layout: What observations must look like.
         device: Where the policy computes.
         host: Whether to return NumPy arrays.
 
@@ -51,7 +54,7 @@ def stack(
         by_final = [transition.bootstrap_rule == "final_observation" for transition in transitions]
         rows_by_final = torch.tensor(by_final, device=device).unsqueeze(1)
         steps["bootstraps_final"] = steps["truncated"] & rows_by_final
-    groups = as_groups(env_ret.observation, device)
+    groups = checked_groups(env_ret.observation, layout, device, repr(env_ret.env_id))
     last: Tensors = {f"observation/{name}": groups[name] for name in groups.keys()} | dict(hidden)
     finals = _stack_finals(transitions)
     first = transitions[0]
@@ -113,17 +116,10 @@ def from_tensordict(batch: TensorDict, version: int) -> Fragment:
     Args:
         batch: `[T, N]`.
         version: Version of the weights that acted.
-
-    Raises:
-        RolloutError: If something that an update needs is missing.
     """
     flat = {"/".join(_path(key)): tensor for key, tensor in batch.items(True, True)}
     steps = {name: tensor for name, tensor in flat.items() if not name.startswith(LAST)}
     last = {name.removeprefix(LAST): tensor[-1] for name, tensor in flat.items() if name.startswith(LAST)}
-    needed = {"action", "reward", "terminated", "truncated"}
-    missing = sorted(needed - steps.keys()) + ([] if last else ["last/observation/GROUP"])
-    if missing:
-        raise RolloutError(f"The batch lacks {', '.join(missing)}; it has: {', '.join(sorted(flat))}.")
     return Fragment("batch", version, steps, last)
 
 

@@ -4,15 +4,19 @@ The steps are replayed into `process_env_step` and `compute_returns`, so intrins
 whatever a derived algorithm adds happen as they do in rsl_rl's runner.
 """
 
-from collections.abc import Iterator
+import copy
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from tensordict import TensorDict
-from torch import Tensor
+from torch import Tensor, nn
 
-from dressage.errors import RolloutError
+from dressage.errors import NonFiniteError, RolloutError
+from dressage.policy.finite import holds_nan
 from dressage.policy.rsl_rl_policy.configuration import Algorithm
 from dressage.policy.rsl_rl_policy.fragments import Tensors, group, numbered
 from dressage.policy.rsl_rl_policy.observations import join_parts
@@ -33,6 +37,23 @@ class Filled:
     intrinsic_reward: float | None = None
 
 
+@contextmanager
+def all_or_nothing(algorithm: Algorithm, models: tuple[str, str]) -> Iterator[None]:
+    """Leave the storage empty, and what else filling it changes as it was, where that fails on the way."""
+    rnd = getattr(algorithm, "rnd", None)
+    before = {} if rnd is None else _curiosity(rnd)
+    try:
+        yield
+    except BaseException:
+        algorithm.storage.clear()
+        algorithm.transition.clear()
+        for name in models:
+            getattr(algorithm, name).reset()
+        for name, value in before.items():
+            setattr(rnd, name, value)
+        raise
+
+
 def fill(algorithm: Algorithm, models: tuple[str, str], steps: Tensors, last: Tensors) -> Filled:
     """Replay a rollout into the storage and compute the returns.
 
@@ -42,10 +63,7 @@ def fill(algorithm: Algorithm, models: tuple[str, str], steps: Tensors, last: Te
         steps: By path, `[T, N, ...]`.
         last: What held after the last step, by path, `[N, ...]`.
 
-    Raises:
-        RolloutError: If the data do not have the storage's size, or lack something.
     """
-    check_size(algorithm, steps)
     observations = observation_rows(steps, last)
     by_final, by_rule = time_outs(steps)
     rewards = steps["reward"]
@@ -66,11 +84,17 @@ def fill(algorithm: Algorithm, models: tuple[str, str], steps: Tensors, last: Te
     return Filled(int(by_final.sum()), int(by_rule.sum()), mean)
 
 
+def _curiosity(rnd: Any) -> dict[str, Any]:  # noqa: ANN401 (the package ships no types)
+    """Return copies of what intrinsic rewards change where they are computed."""
+    counts = {name: value for name, value in vars(rnd).items() if isinstance(value, int | float)}
+    return counts | {"reward_normalizer": copy.deepcopy(rnd.reward_normalizer)}
+
+
 def check_size(algorithm: Algorithm, steps: Tensors) -> None:
     """Refuse data that do not fill the storage exactly.
 
     Raises:
-        RolloutError: If there are more or fewer steps or environments, or a shape differs.
+        RolloutError: If there are more or fewer steps or environments.
     """
     storage = algorithm.storage
     length, copies = steps["reward"].shape
@@ -81,10 +105,6 @@ def check_size(algorithm: Algorithm, steps: Tensors) -> None:
             f"The data have {length} steps of {copies} environments; the storage takes exactly {wanted[0]} "
             f"(num_steps_per_env) of {wanted[1]} (num_envs). {part} storage is not learned from."
         )
-    given = {name: tuple(tensor.shape[2:]) for name, tensor in group(steps, "observation").items()}
-    needed = {str(name): tuple(tensor.shape[2:]) for name, tensor in storage.observations.items()}
-    if given != needed:
-        raise RolloutError(f"The data hold observations {given}; the storage takes {needed}.")
 
 
 def observation_rows(steps: Tensors, last: Tensors) -> list[TensorDict]:
@@ -102,6 +122,37 @@ def time_outs(steps: Tensors) -> tuple[Tensor, Tensor]:
     return by_final & ~steps["terminated"], truncated & ~by_final
 
 
+def update(algorithm: Algorithm, modules: Iterable[nn.Module], version: int) -> dict[str, float]:
+    """Make one update and return its losses by rsl_rl's names.
+
+    Args:
+        algorithm: What learns; its storage is filled.
+        modules: All that it changes.
+        version: Number of updates before this one.
+
+    Raises:
+        NonFiniteError: If it diverged: a loss is not finite, or it failed over weights that are NaN.
+    """
+    try:
+        losses = {name: float(loss) for name, loss in algorithm.update().items()}
+    except (RuntimeError, ValueError) as error:
+        if any(holds_nan(tensor) for module in modules for tensor in module.state_dict().values()):
+            raise _diverged(algorithm, version, f"the weights became NaN ({error})") from error
+        raise
+    broken = [f"the {name} loss is {value}" for name, value in losses.items() if not math.isfinite(value)]
+    if broken:
+        raise _diverged(algorithm, version, broken[0])
+    return losses
+
+
+def _diverged(algorithm: Algorithm, version: int, how: str) -> NonFiniteError:
+    return NonFiniteError(
+        f"Update {version} (counted from 0) diverged, and its weights are worth nothing: {how}. The learning "
+        f"rate is {algorithm.learning_rate:g}: try a smaller one, or a smaller max_grad_norm. Go on from the "
+        "checkpoint before."
+    )
+
+
 def _transitions(models: tuple[str, str], steps: Tensors) -> Iterator[dict[str, Any]]:
     """Yield what rsl_rl's transition holds besides observation, reward and end, one step after another."""
     actions = steps["action"].unbind(0)
@@ -109,9 +160,6 @@ def _transitions(models: tuple[str, str], steps: Tensors) -> Iterator[dict[str, 
         for action, privileged in zip(actions, steps["extras/privileged_action"].unbind(0), strict=True):
             yield {"actions": action, "privileged_actions": privileged}
         return
-    missing = sorted({"value", "log_prob", "distribution/0"} - steps.keys())
-    if missing:
-        raise RolloutError(f"The data lack {', '.join(missing)}; an EVAL policy's postprocess gives them.")
     values, log_probs = steps["value"].unbind(0), steps["log_prob"].unbind(0)
     params = tuple(zip(*(part.unbind(0) for part in numbered(steps, "distribution")), strict=True))
     states = [numbered(steps, f"hidden_state/{name}") for name in models]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dressage.errors import WeightsError
+from dressage.policy.finite import holds_nan
 
 States = dict[str, dict[str, Tensor]]
 """Tensors by module and by name."""
@@ -29,7 +30,8 @@ def load_states(modules: Mapping[str, nn.Module], states: Mapping[str, Mapping[s
         states: By module and name; torch tensors or NumPy arrays.
 
     Raises:
-        WeightsError: If a module or a name is missing or unknown, or a shape differs; all of it is listed.
+        WeightsError: If a module or a name is missing or unknown, a shape differs, or there is a NaN; all of
+            it is listed.
     """
     wanted = {module: owner.state_dict() for module, owner in modules.items()}
     faults = list_faults(wanted, states)
@@ -107,3 +109,5 @@ def _module_faults(module: str, here: Mapping[str, Any], there: Mapping[str, Any
             yield f"{path} {list(there[name].shape)} is unknown"
         elif tuple(here[name].shape) != tuple(there[name].shape):
             yield f"{path} is {list(there[name].shape)} where {list(here[name].shape)} is needed"
+        elif holds_nan(there[name]):
+            yield f"{path} holds NaN"

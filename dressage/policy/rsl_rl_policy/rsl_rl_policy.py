@@ -15,7 +15,7 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from dressage.config import merge_configs, whole_number
-from dressage.errors import ConfigError, RoleError, RolloutError, StaleWeightsError
+from dressage.errors import ConfigError, RoleError, RolloutError
 from dressage.learning.policy_graph import Deployment
 from dressage.policy.base_policy import (
     BasePolicy,
@@ -46,6 +46,7 @@ from dressage.policy.rsl_rl_policy.configuration import (
 )
 from dressage.policy.rsl_rl_policy.deployment import actor_deployment
 from dressage.policy.rsl_rl_policy.env_meta import ExampleObservation, RSLRLVecEnvMeta
+from dressage.policy.rsl_rl_policy.layout import layout_of
 from dressage.policy.rsl_rl_policy.module_states import (
     as_array,
     flatten,
@@ -56,8 +57,10 @@ from dressage.policy.rsl_rl_policy.module_states import (
 from dressage.policy.rsl_rl_policy.optimizers import make_optimizer
 from dressage.policy.rsl_rl_policy.ranks import join_ranks, ranks_config
 from dressage.policy.rsl_rl_policy.release import check_release
+from dressage.policy.rsl_rl_policy.rollout_checks import check_fragment, check_lags
 from dressage.policy.rsl_rl_policy.update_metrics import (
     METRIC_KINDS,
+    corrected_metrics,
     filled_metrics,
     loss_metrics,
     state_metrics,
@@ -143,6 +146,7 @@ class RSLRLPolicy(BasePolicy):
             )
         config = merge_configs(self.config.policy_kwargs, model_config)
         self.algo = construct(config, env_meta.checked(), self.config.device, self._ranks)
+        self._layout = layout_of(self.algo, self._models)
 
     def init_train(self, train_config: TrainConfig, env_meta: EnvMeta | None = None) -> None:
         """Build the learner; parameters are drawn from torch's own stream, as rsl_rl's runner draws them.
@@ -209,12 +213,18 @@ class RSLRLPolicy(BasePolicy):
         Returns:
             The pending response: action, value, log-probability, distribution parameters, the recurrent state
             before the step, and the version of the weights.
+
+        Raises:
+            EnvironmentContractError: If an observation group is missing, or has another shape or type.
         """
         algorithm = self._built(PolicyRole.EVAL, "rollout_step")
+        _check_ret(env_ret, "rollout_step")
         with _inference():
             if self._eval_config.deterministic:
-                return acting.choose_mean(algorithm, env_ret, self.version, self.config.device)
-            return acting.choose(algorithm, self._models, env_ret, self.version, self.config.device)
+                return acting.choose_mean(algorithm, self._layout, env_ret, self.version, self.config.device)
+            return acting.choose(
+                algorithm, self._models, self._layout, env_ret, self.version, self.config.device
+            )
 
     def postprocess(self, env_ret: EnvRet, policy_resp: PolicyResponse) -> PolicyResponse:
         """Join the pending response of step t with the return that answers it, into one transition of step t.
@@ -228,12 +238,13 @@ class RSLRLPolicy(BasePolicy):
 
         Raises:
             EnvironmentContractError: If the return lacks reward or flags, or they have another size.
+            RolloutError: If the response was answered already, or is another environment's.
         """
         algorithm = self._built(PolicyRole.EVAL, "postprocess")
+        _check_ret(env_ret, "postprocess")
         with _inference():
-            return acting.answer(
-                algorithm, self._models, env_ret, policy_resp, self.config.time_out_bootstrap
-            )
+            rule = self.config.time_out_bootstrap
+            return acting.answer(algorithm, self._models, self._layout, env_ret, policy_resp, rule)
 
     def close_fragment(
         self, transitions: Sequence[PolicyResponse], env_ret: EnvRet, *, host: bool = True
@@ -248,7 +259,7 @@ class RSLRLPolicy(BasePolicy):
         with torch.inference_mode():
             state = acting.hidden_state(algorithm, self._models)
             hidden = {f"hidden_state/{name}": tensor for name, tensor in state.items()}
-            return fragments.stack(transitions, env_ret, hidden, self.config.device, host=host)
+            return fragments.stack(transitions, env_ret, hidden, self._layout, self.config.device, host=host)
 
     def update_dataset(self, data: Any) -> None:  # noqa: ANN401 (a batch, a fragment, or a list of either)
         """Put the data of one update into the storage and compute the returns.
@@ -257,26 +268,28 @@ class RSLRLPolicy(BasePolicy):
             data: A `TensorDict` `[T, N]` as `fragments.to_tensordict` makes it, a `Fragment`, or a list of
                 either, laid side by side along `N`. Together they must fill the storage exactly.
 
+        Where it fails, the policy is as it was before.
+
         Raises:
             RolloutError: If the storage would be part-filled or over-full, is filled already, or data are
-                missing.
+                missing or of another shape or type.
+            NonFiniteError: If a number is not finite.
             StaleWeightsError: If older weights acted and the rollout mode is `sync`.
         """
         algorithm = self._built(PolicyRole.TRAIN, "update_dataset")
         if self._filled is not None:
             raise RolloutError("The storage is filled already: call train() before update_dataset() again.")
         given = self._fragments(data)
-        lags = [self.version - fragment.version for fragment in given]
-        self._check_lags(given, lags)
+        for fragment in given:
+            check_fragment(fragment, self._layout)
+        lags = check_lags(given, self.version, self.config.rollout_mode, self._models)
         with torch.inference_mode():
             steps, last, finals = fragments.join(given, self.config.device)
-            filled = learning.fill(algorithm, self._models, steps, last)
-            metrics = filled_metrics(filled, lags)
-            if any(lags):
-                corrected = off_policy.correct(algorithm, steps, last, finals)
-                metrics["training/importance_ratio"] = corrected.mean_ratio
-                metrics["training/importance_clipped"] = corrected.clipped_share
-        self._filled = metrics
+            learning.check_size(algorithm, steps)
+            with learning.all_or_nothing(algorithm, self._models):
+                filled = learning.fill(algorithm, self._models, steps, last)
+                corrected = off_policy.correct(algorithm, steps, last, finals) if any(lags) else None
+        self._filled = filled_metrics(filled, lags) | corrected_metrics(corrected)
 
     def train(self) -> dict[str, float]:
         """Make one update of the algorithm.
@@ -287,6 +300,7 @@ class RSLRLPolicy(BasePolicy):
 
         Raises:
             RolloutError: If there are no data, or Distillation has no teacher yet.
+            NonFiniteError: If the update diverged; the weights are worth nothing then.
         """
         algorithm = self._built(PolicyRole.TRAIN, "train")
         if self._filled is None:
@@ -295,7 +309,7 @@ class RSLRLPolicy(BasePolicy):
             raise RolloutError(
                 "Distillation has no teacher yet: load_checkpoint(PATH) of a policy that PPO trained."
             )
-        losses = algorithm.update()
+        losses = learning.update(algorithm, self._modules().values(), self.version)
         metrics, self._filled = self._filled, None
         self.version += 1
         return loss_metrics(losses) | state_metrics(algorithm) | metrics
@@ -322,7 +336,8 @@ class RSLRLPolicy(BasePolicy):
             state_dict: By module and name; torch tensors or NumPy arrays.
 
         Raises:
-            WeightsError: If modules, names or shapes differ; the text lists them, and nothing was changed.
+            WeightsError: If modules, names or shapes differ, or there is a NaN; the text lists them, and
+                nothing was changed.
         """
         algorithm = self._built(None, "load_state_dict")
         states = {module: tensors for module, tensors in state_dict.items() if module != SCHEDULE}
@@ -367,26 +382,34 @@ class RSLRLPolicy(BasePolicy):
         random_stream.load(state, self.config.device)
 
     def seed(self, seed: int) -> None:
-        """Start torch's random stream anew."""
-        torch.manual_seed(seed)
+        """Start torch's random stream anew.
 
-    def save_checkpoint(self, path: Path, note: Mapping[str, Any]) -> None:
+        Raises:
+            ConfigError: If the seed is no whole number from 0 to 2^63 - 1.
+        """
+        number = whole_number(seed)
+        if number is None or not 0 <= number < 2**63:
+            raise ConfigError(f"A seed must be a whole number from 0 to 2^63 - 1, got {seed!r}.")
+        torch.manual_seed(number)
+
+    def save_checkpoint(self, path: Path | str, note: Mapping[str, Any]) -> None:
         """Write a checkpoint that rsl_rl's runner loads too.
 
         Raises:
             CheckpointError: If the note holds more than plain values and arrays; nothing is written then.
         """
         algorithm = self._built(PolicyRole.TRAIN, "save_checkpoint")
-        checkpoint_files.write(path, checkpoint_files.collect(algorithm, self.version, note))
+        checkpoint_files.write(Path(path), checkpoint_files.collect(algorithm, self.version, note))
 
-    def load_checkpoint(self, path: Path) -> dict[str, Any]:
+    def load_checkpoint(self, path: Path | str) -> dict[str, Any]:
         """Read a checkpoint of ours or of rsl_rl's runner; EVAL takes the weights alone."""
-        algorithm = self._built(None, "load_checkpoint")
+        algorithm, path = self._built(None, "load_checkpoint"), Path(path)
         if self.role_type is PolicyRole.EVAL:
             return self.load_content(checkpoint_files.read(path, self.config.device), path)
         content = checkpoint_files.load(path, algorithm)
         self.version = content.version
         self._filled = None
+        algorithm.storage.clear()  # What was to be learned from was acted by other weights.
         return content.note
 
     def load_content(
@@ -416,19 +439,6 @@ class RSLRLPolicy(BasePolicy):
             return fragments.from_tensordict(part, self.version)
         raise RolloutError(f"update_dataset takes TensorDicts and Fragments, got {type(part).__name__}.")
 
-    def _check_lags(self, given: Sequence[Fragment], lags: Sequence[int]) -> None:
-        for fragment, lag in zip(given, lags, strict=True):
-            if lag < 0 or (lag > 0 and self.config.rollout_mode == "sync"):
-                raise StaleWeightsError(
-                    f"The fragment of {fragment.env_id!r} was acted by weights of version "
-                    f"{fragment.version}, and the learner has version {self.version}. Rollout mode 'sync' "
-                    "takes the current version alone; 'async' corrects older ones."
-                )
-        if any(lags) and self._models[1] != acting.CRITIC:
-            raise StaleWeightsError(
-                "Distillation learns from current weights alone; choose rollout mode 'sync'."
-            )
-
     def _modules(self) -> dict[str, nn.Module]:
         raw = {name: getattr(self.algo, f"_raw_{name}", getattr(self.algo, name)) for name in self._models}
         rnd = getattr(self.algo, "rnd", None)
@@ -456,6 +466,14 @@ class RSLRLPolicy(BasePolicy):
 def _inference() -> AbstractContextManager[None]:
     """Return inference mode, or nothing where it is on: entering it again would cost time at every step."""
     return nullcontext() if torch.is_inference_mode_enabled() else torch.inference_mode()
+
+
+def _check_ret(given: object, method: str) -> None:
+    if not isinstance(given, EnvRet):
+        raise RolloutError(
+            f"{method} takes an EnvRet, got {type(given).__name__}. VecEnvRollouts makes them of an rsl_rl "
+            "environment; by hand it is EnvRet(name, observation, ...)."
+        )
 
 
 def _refuse_role(role: PolicyRole, own: PolicyRole, method: str) -> NoReturn:

@@ -7,6 +7,7 @@ import numpy as np
 from dressage.policy.base_policy import MetricKind
 from dressage.policy.rsl_rl_policy.configuration import Algorithm
 from dressage.policy.rsl_rl_policy.learning import Filled
+from dressage.policy.rsl_rl_policy.off_policy import Corrected
 
 METRIC_KINDS: Mapping[str, MetricKind] = {
     "training/time_outs_final_observation": "count",
@@ -25,6 +26,16 @@ def filled_metrics(filled: Filled, lags: Sequence[int]) -> dict[str, float]:
     if filled.intrinsic_reward is not None:
         metrics["training/intrinsic_reward"] = filled.intrinsic_reward
     return metrics
+
+
+def corrected_metrics(corrected: Corrected | None) -> dict[str, float]:
+    """Return what correcting for older weights found; nothing where there was nothing to correct."""
+    if corrected is None:
+        return {}
+    return {
+        "training/importance_ratio": corrected.mean_ratio,
+        "training/importance_clipped": corrected.clipped_share,
+    }
 
 
 def loss_metrics(losses: Mapping[str, float]) -> dict[str, float]:
