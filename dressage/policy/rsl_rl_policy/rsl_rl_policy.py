@@ -38,12 +38,8 @@ from dressage.policy.rsl_rl_policy import (
     random_stream,
 )
 from dressage.policy.rsl_rl_policy.algorithm import construct
-from dressage.policy.rsl_rl_policy.configuration import (
-    ALGORITHMS,
-    Algorithm,
-    algorithm_class,
-    model_names,
-)
+from dressage.policy.rsl_rl_policy.arguments import check_answer, check_device, check_type
+from dressage.policy.rsl_rl_policy.configuration import Algorithm, algorithm_class, model_names
 from dressage.policy.rsl_rl_policy.deployment import actor_deployment
 from dressage.policy.rsl_rl_policy.env_meta import ExampleObservation, RSLRLVecEnvMeta
 from dressage.policy.rsl_rl_policy.layout import layout_of
@@ -96,8 +92,8 @@ class RSLRLPolicy(BasePolicy):
     def __init__(self, config: PolicyConfig, role_type: PolicyRole | str) -> None:
         super().__init__(config, role_type)
         check_release()
-        _check_type(type(self), config)
-        _check_device(config.device)
+        check_type(config, RSLRLPolicy, type(self))
+        check_device(config.device)
         self.algo_cls = algorithm_class(config.policy_kwargs)
         self.algo = None
         self._models = model_names(self.algo_cls)
@@ -218,7 +214,7 @@ class RSLRLPolicy(BasePolicy):
             EnvironmentContractError: If an observation group is missing, or has another shape or type.
         """
         algorithm = self._built(PolicyRole.EVAL, "rollout_step")
-        _check_ret(env_ret, "rollout_step")
+        check_answer(env_ret, "rollout_step")
         with _inference():
             if self._eval_config.deterministic:
                 return acting.choose_mean(algorithm, self._layout, env_ret, self.version, self.config.device)
@@ -241,7 +237,7 @@ class RSLRLPolicy(BasePolicy):
             RolloutError: If the response was answered already, or is another environment's.
         """
         algorithm = self._built(PolicyRole.EVAL, "postprocess")
-        _check_ret(env_ret, "postprocess")
+        check_answer(env_ret, "postprocess")
         with _inference():
             rule = self.config.time_out_bootstrap
             return acting.answer(algorithm, self._models, self._layout, env_ret, policy_resp, rule)
@@ -468,34 +464,5 @@ def _inference() -> AbstractContextManager[None]:
     return nullcontext() if torch.is_inference_mode_enabled() else torch.inference_mode()
 
 
-def _check_ret(given: object, method: str) -> None:
-    if not isinstance(given, EnvRet):
-        raise RolloutError(
-            f"{method} takes an EnvRet, got {type(given).__name__}. VecEnvRollouts makes them of an rsl_rl "
-            "environment; by hand it is EnvRet(name, observation, ...)."
-        )
-
-
 def _refuse_role(role: PolicyRole, own: PolicyRole, method: str) -> NoReturn:
     raise RoleError(f"{method} belongs to the role {role.name}; this policy's is {own.name}.")
-
-
-def _check_type(own: type[RSLRLPolicy], config: PolicyConfig) -> None:
-    known = [base.__name__ for base in own.__mro__ if issubclass(base, RSLRLPolicy)]
-    if config.type not in known:
-        raise ConfigError(
-            f"PolicyConfig type {config.type!r} is another policy than this one, which is {known[0]!r}. "
-            f"Algorithms of rsl_rl are chosen by policy_kwargs['algorithm']['class_name']: "
-            f"{' or '.join(ALGORITHMS)}."
-        )
-
-
-def _check_device(name: str) -> None:
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise ConfigError(
-            f"PolicyConfig device {name!r} is none that torch knows, such as 'cpu' or 'cuda:0'."
-        ) from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"PolicyConfig device {name!r}: torch finds no CUDA device here. There is 'cpu'.")
