@@ -1,11 +1,12 @@
 """Hold learned gains of a barrier shield against fixed ones, on `shielded_crossing`.
 
-With a learned gain every action brings its own (`ParameterizedIPPO`); with a fixed one the same learner
-chooses accelerations alone (`IPPO`). Five seeds at once, with the same options and steps, then 500 episodes
-of each with sampled actions. Collisions are counted over all of training and evaluation; robots start apart.
+With a learned gain every action brings its own (`ParameterizedIPPO`), in units of the task's `gain_scale`, or
+of another one that is given behind a slash; with a fixed one the same learner chooses accelerations alone
+(`IPPO`). Five seeds at once, with the same options and steps, then 500 episodes of each with sampled actions.
+Collisions are counted over all of training and evaluation; robots start apart.
 
     python benchmarks/learned_gains.py
-    python benchmarks/learned_gains.py --gains learned 8
+    python benchmarks/learned_gains.py --gains learned/1 8
 """
 
 import argparse
@@ -13,7 +14,7 @@ import time
 from typing import Any
 
 import numpy as np
-from machine import conditions, save
+from machine import save_rows
 
 from dressage import envs
 from dressage.rl.ippo import IPPO
@@ -28,8 +29,9 @@ LEARNED = "learned"
 
 def measure(gain: str, steps: int, seeds: int) -> Record:
     """Train and evaluate with one gain, in 1/s, or with learned ones; numbers are by seed."""
-    fixed = None if gain == LEARNED else float(gain)
-    env = envs.make("shielded_crossing", gain=fixed)
+    name, _, scale = gain.partition("/")
+    fixed = None if name == LEARNED else float(name)
+    env = envs.make("shielded_crossing", gain=fixed, **({"gain_scale": float(scale)} if scale else {}))
     learner = (ParameterizedIPPO if fixed is None else IPPO)(SETTINGS)
     start = time.perf_counter()
     results = learner.train_seeds(env, steps, list(range(seeds)))
@@ -61,7 +63,7 @@ def table(rows: list[Record]) -> str:
 def main() -> None:
     """Measure, print the table as Markdown, and save the rows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gains", nargs="+", default=[LEARNED, "0.69", "2", "8"])
+    parser.add_argument("--gains", nargs="+", default=[LEARNED, f"{LEARNED}/1", "0.69", "6.9", "32"])
     parser.add_argument("--steps", type=int, default=153_600)
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
@@ -69,8 +71,8 @@ def main() -> None:
     for gain in given.gains:
         rows.append(measure(gain, given.steps, given.seeds))
         print(table(rows[-1:]).splitlines()[-1], flush=True)
+        save_rows("learned_gains", rows[-1:], ("gain", "steps"))
     print(f"\n{table(rows)}\n")
-    save("learned_gains", {"conditions": conditions(), "rows": rows})
 
 
 if __name__ == "__main__":

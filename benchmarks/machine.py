@@ -33,6 +33,23 @@ def save(name: str, content: dict[str, Any], folder: Path = RESULTS) -> Path:
     return path
 
 
+def save_rows(name: str, rows: list[dict[str, Any]], same: tuple[str, ...], folder: Path = RESULTS) -> Path:
+    """Put rows into a result, each with the moment and load it was measured at; other rows stay.
+
+    Args:
+        name: The result's name.
+        rows: The rows.
+        same: Fields by which a row takes the place of an earlier one.
+        folder: Where results lie.
+    """
+    now, path = conditions(), folder / f"{name}.json"
+    kept = json.loads(path.read_text())["rows"] if path.exists() else []
+    for row in rows:
+        stamped = {**row, "time": now["time"], "load_average": now["load_average"]}
+        kept = [one for one in kept if any(one.get(key) != row.get(key) for key in same)] + [stamped]
+    return save(name, {"conditions": now, "rows": kept}, folder)
+
+
 def _processor() -> str:
     """Return the processor's name and what tells it from others of that name."""
     found: dict[str, str] = {}

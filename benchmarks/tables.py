@@ -1,4 +1,4 @@
-"""Write the results into docs/benchmarks.md: each table stands between two comments that name it.
+"""Write the results into the pages of docs: each table stands between two comments that name it.
 
     python benchmarks/tables.py
 
@@ -11,12 +11,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import learned_gains
+import limits
 from compile_time import LIMITS
 from machine import RESULTS
 from ppo_throughput import COMPILE
 from rows import ROWS
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 Record = dict[str, Any]
 
 
@@ -115,6 +117,37 @@ def learning(record: Record) -> str:
     return "\n".join(lines)
 
 
+def optima(record: Record) -> str:
+    """Tell what the learners under a limit reached of the optimum."""
+    return _with_moment(record, limits.limits_table(record["rows"]))
+
+
+def recovery(record: Record) -> str:
+    """Tell how far learners come back from far outside a limit."""
+    return _with_moment(record, limits.recovery_table(record["rows"]))
+
+
+def shaping(record: Record) -> str:
+    """Tell what training on `crossing` violated."""
+    return _with_moment(record, limits.shaping_table(record["rows"]))
+
+
+def gains(record: Record) -> str:
+    """Tell what learned gains of a barrier shield are worth beside fixed ones."""
+    return _with_moment(record, learned_gains.table(record["rows"]))
+
+
+def _with_moment(record: Record, table: str) -> str:
+    """Add the conditions of rows that were measured one by one."""
+    loads = [row["load_average"][0] for row in record["rows"]]
+    days = sorted({row["time"][:10] for row in record["rows"]})
+    now = record["conditions"]
+    versions = ", ".join(f"{name} {version}" for name, version in now["versions"].items())
+    load = f"load average {min(loads):g} to {max(loads):g} after each row"
+    parts = (" and ".join(days), now["processor"], f"{now['cores']} cores", load)
+    return f"{table}\n\n*{', '.join(parts)}; Python {now['python']}, {versions}.*"
+
+
 def _rate(rate: Record) -> str:
     return f"{rate['median']:,.0f} ({rate['smallest']:,.0f} to {rate['largest']:,.0f})"
 
@@ -139,14 +172,18 @@ def _conditions(record: Record) -> str:
     return f"*{', '.join(parts)}; Python {now['python']}, {versions}.*"
 
 
-# Name of the table on the page, the file that it comes from, and who writes it.
-TABLES: tuple[tuple[str, str, Callable[[Record], str]], ...] = (
-    ("throughput", "ppo_throughput", throughput),
-    ("times", "ppo_throughput", times),
-    ("notes", "ppo_throughput", notes),
-    ("compilation", "ppo_throughput", compilation),
-    ("stages", "breakdown", stages),
-    ("learning", "learning", learning),
+# Page and name of the table on it, the file that it comes from, and who writes it.
+TABLES: tuple[tuple[str, str, str, Callable[[Record], str]], ...] = (
+    ("benchmarks.md", "throughput", "ppo_throughput", throughput),
+    ("benchmarks.md", "times", "ppo_throughput", times),
+    ("benchmarks.md", "notes", "ppo_throughput", notes),
+    ("benchmarks.md", "compilation", "ppo_throughput", compilation),
+    ("benchmarks.md", "stages", "breakdown", stages),
+    ("benchmarks.md", "learning", "learning", learning),
+    ("limits.md", "optima", "limits_optima", optima),
+    ("limits.md", "recovery", "limits_recovery", recovery),
+    ("limits.md", "shaping", "limits_shaping", shaping),
+    ("shields.md", "learned gains", "learned_gains", gains),
 )
 
 
@@ -160,22 +197,21 @@ def fill(page: str, name: str, table: str) -> str:
     before, found, rest = page.partition(start)
     _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise ValueError(f"{PAGE} has no place for the table '{name}': expected {start} and {end}.")
+        raise ValueError(f"The page has no place for the table '{name}': expected {start} and {end}.")
     return f"{before}{start}\n\n{table}\n\n{end}{after}"
 
 
 def main() -> None:
     """Fill every table that has a result."""
-    page = PAGE.read_text()
-    for name, file, write in TABLES:
+    for page, name, file, write in TABLES:
         path = RESULTS / f"{file}.json"
         record = json.loads(path.read_text()) if path.exists() else {}
         if not record or (name == "compilation" and COMPILE not in record):
             print(f"{name}: no result in {path}")
             continue
-        page = fill(page, name, write(record))
+        place = DOCS / page
+        place.write_text(fill(place.read_text(), name, write(record)))
         print(f"{name}: filled")
-    PAGE.write_text(page)
 
 
 if __name__ == "__main__":

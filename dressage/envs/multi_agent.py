@@ -26,6 +26,8 @@ AgentsTransition: TypeAlias = tuple[
 
 COST = "cost"
 """Key of an agent's `info` under which a step's cost stands."""
+INTERVENED = "shield_intervened"
+"""Key of the `info` of an agent behind a shield: whether that changed what was proposed."""
 
 
 class MultiAgentEnv(abc.ABC):

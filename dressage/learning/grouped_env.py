@@ -9,13 +9,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from dressage.envs.functional import BaseEnv
-from dressage.envs.multi_agent import AgentStep, MultiAgentEnv, MultiAgentStep
+from dressage.envs.multi_agent import INTERVENED, AgentStep, MultiAgentEnv, MultiAgentStep
 from dressage.envs.multi_agent_checks import agents_with_costs
 from dressage.envs.wrappers import MultiAgentVectorEnv, VectorEnv
 from dressage.learning.group_spaces import GroupSpaces
 from dressage.learning.records import Observed, Outcome
 from dressage.learning.specs import AGENT, AgentSpec, agent_spec, observation_layout
-from dressage.shield.augmented import INTERVENED
 
 
 class SingleAgentEnv:

@@ -10,24 +10,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dressage.config import check_names
-from dressage.errors import ConfigError, UnsupportedSpaceError
+from dressage.config import suggest
+from dressage.errors import ConfigError, EnvironmentContractError, UnsupportedSpaceError
 from dressage.shield.decision import Shield, Space
 from dressage.shield.mask import MaskShield
+from dressage.shield.probabilistic import ProbabilisticShield
 
 if TYPE_CHECKING:
     from dressage.shield.decision import Decision, PyTree
 
 ACTION, PARAMETERS = "action", "shield"
 """Keys of an augmented action that is a Dict."""
-INTERVENED, INFEASIBLE, RATE, EXECUTED = (
-    "shield_intervened",
-    "shield_infeasible",
-    "shield_rate",
-    "executed_action",
-)
-"""Keys of `info`: whether the shield changed the proposal in this step; whether no action kept its rule; the
-share of the episode's steps so far in which it intervened; and the action that the environment got."""
+INFEASIBLE, RATE, EXECUTED = "shield_infeasible", "shield_rate", "executed_action"
+"""Keys of `info`, besides `INTERVENED`, which says whether the shield changed the proposal in this step:
+whether no action kept its rule; the share of the episode's steps so far in which it intervened; and the
+action that the environment got."""
+
+_WITHOUT = {"MaskShield": "a threshold", "BarrierShield": "a gain", "ProbabilisticShield": "learned=False"}
+"""What takes the number out of an action, by shield."""
 
 Shields = Shield | Mapping[str, Shield]
 
@@ -81,7 +81,7 @@ class ShieldedAgent:
         if not isinstance(observed, gymnasium.spaces.Box) or len(observed.shape) != 1:
             raise UnsupportedSpaceError(
                 f"{type(self.shield).__name__} adds {number} to the observation, which must be a Box of one "
-                f"axis; agent {self.name!r} observes {observed}."
+                f"axis; agent {self.name!r} observes {observed}. Make it a row in the environment."
             )
         low = np.concatenate([observed.low, np.zeros(number)]).astype(np.float32)
         high = np.concatenate([observed.high, np.full(number, np.inf)]).astype(np.float32)
@@ -92,14 +92,23 @@ class ShieldedAgent:
 
         Returns:
             The proposal, a zero-based index `[]` or `[n]` numbers, and the parameters `[parameter_dim]`.
+
+        Raises:
+            EnvironmentContractError: If it is no such action, as one without the shield's parameters.
         """
         proposal, parameters = action, jnp.zeros(0)
         if isinstance(self.action_space, gymnasium.spaces.Dict):
-            proposal, parameters = action[ACTION], jnp.asarray(action[PARAMETERS], jnp.float32)
+            if not isinstance(action, Mapping) or set(action) != {ACTION, PARAMETERS}:
+                raise self._refusal(_words(action))
+            proposal, parameters = action[ACTION], self._row(action[PARAMETERS], self.shield.parameter_dim)
         elif self.shield.parameter_dim:
             number = size_of(self.proposed)
-            joined = jnp.asarray(action, jnp.float32)
+            joined = self._row(action, number + self.shield.parameter_dim)
             proposal, parameters = joined[:number], joined[number:]
+        elif isinstance(action, Mapping):
+            raise self._refusal(_words(action))
+        if np.shape(proposal) != self.proposed.shape:
+            raise self._refusal(f"a proposal of shape {np.shape(proposal)}")
         if isinstance(self.proposed, gymnasium.spaces.Discrete):
             return jnp.asarray(proposal, jnp.int32) - int(self.proposed.start), parameters
         return jnp.asarray(proposal, jnp.float32), parameters
@@ -109,9 +118,12 @@ class ShieldedAgent:
 
         Raises:
             UnsupportedSpaceError: If the shield has a risk for another number of actions than the agent has.
+            EnvironmentContractError: If it must see the index of a state and sees something else.
         """
         if isinstance(self.shield, MaskShield):
             self.shield.check_risks(seen, self.inner, self.name)
+        if isinstance(self.shield, ProbabilisticShield):
+            self.shield.check_state(seen, self.name)
         return self.shield.decide(memory, seen, proposal, parameters)
 
     def executed(self, action: Array) -> Array:
@@ -126,6 +138,35 @@ class ShieldedAgent:
             return observation
         joined: Array = jnp.concatenate([jnp.asarray(observation, jnp.float32), self.shield.features(memory)])
         return joined
+
+    def _row(self, numbers: Any, length: int) -> Array:  # noqa: ANN401
+        if np.shape(numbers) != (length,):
+            raise self._refusal(_words(numbers))
+        return jnp.asarray(numbers, jnp.float32)
+
+    def _refusal(self, found: str) -> EnvironmentContractError:
+        kind, number = type(self.shield).__name__, self.shield.parameter_dim
+        if number == 0:
+            return EnvironmentContractError(
+                f"Agent {self.name!r} acts in {self.proposed}; its {kind} takes no number of its own, so an "
+                f"action is the proposal alone, got {found}."
+            )
+        wanted = f'{{"{ACTION}": one of {self.proposed}, "{PARAMETERS}": {number} in a row}}'
+        if not isinstance(self.action_space, gymnasium.spaces.Dict):
+            proposed = size_of(self.proposed)
+            wanted = f"{proposed + number} in a row, the {proposed} of the proposal first"
+        return EnvironmentContractError(
+            f"The {kind} of agent {self.name!r} takes {number} number of its own with each proposal: give "
+            f"{wanted}; got {found}. So acts ParameterizedIPPO, and action_space({self.name!r}).sample(); "
+            f"a shield with {_WITHOUT.get(kind, 'fixed parameters')} takes the proposal alone."
+        )
+
+
+def _words(action: Any) -> str:  # noqa: ANN401
+    """Describe an action by its structure, which is all that compiled code sees of it."""
+    if isinstance(action, Mapping):
+        return f"a dict of {', '.join(map(repr, sorted(action))) or 'nothing'}"
+    return f"numbers of shape {np.shape(action)}" if np.ndim(action) else "one number"
 
 
 def size_of(space: Space) -> int:
@@ -152,9 +193,23 @@ def shielded_agents(
         UnsupportedSpaceError: If a shield does not fit an agent's spaces.
     """
     by_agent = dict(shields) if isinstance(shields, Mapping) else dict.fromkeys(agents, shields)
-    check_names(by_agent, agents, "the environment, for a shield,")
+    for name in by_agent:
+        if name not in agents:
+            raise ConfigError(
+                f"A shield is given for {name!r}, which is no agent of this environment."
+                f"{suggest(name, agents)}"
+            )
     if not by_agent:
-        raise ConfigError("Give at least one shield.")
+        raise ConfigError(
+            f"Give at least one shield: one for all of {', '.join(agents)}, or a dict by agent; got "
+            f"{shields!r}."
+        )
+    for name, shield in by_agent.items():
+        if isinstance(shield, type) or not hasattr(shield, "decide"):
+            raise ConfigError(
+                f"The shield of agent {name!r} must be a MaskShield, BarrierShield, ProbabilisticShield or "
+                f"what has their methods, got {shield!r}."
+            )
     matched = {
         name: ShieldedAgent(name, by_agent[name], inner[name], observed[name])
         for name in agents

@@ -158,13 +158,13 @@ class BarrierShield:
     r"""Executes the lawful action nearest to the proposal; its parameter is how boldly one may approach.
 
     $$\min_u \|u - p\|^2 \quad\text{where}\quad m(x, u, \alpha) \ge 0,\quad l \le u \le h,
-    \qquad \alpha = \mathrm{softplus}(z)$$
+    \qquad \alpha = \alpha_0\, \mathrm{softplus}(z)$$
 
-    where $m$ are the margins of the constraint. Margins that are linear in the action make this one
-    quadratic program, solved exactly; concave ones are cut by tangents `cuts` times, which closes in on the
-    same point from outside. What a cut missed is made up for by moving towards the constraint's fallback,
-    as far as is needed. A small gain keeps far from a barrier, a large one lets the agent come close and turn
-    late; neither affects safety.
+    where $m$ are the margins of the constraint and $\alpha_0$ is the scale of the gain. Margins that are
+    linear in the action make this one quadratic program, solved exactly; concave ones are cut by tangents
+    `cuts` times, which closes in on the same point from outside. What a cut missed is made up for by moving
+    towards the constraint's fallback, as far as is needed. A small gain keeps far from a barrier, a large one
+    lets the agent come close and turn late; neither affects safety.
 
     **Guarantee and conditions:** those of the constraint, with the fallback in reach of the bounds. Where no
     action within the bounds is lawful, the one that violates least (in the sum of squares) is executed and
@@ -178,9 +178,11 @@ class BarrierShield:
         gain: A fixed gain, 1/s, >= 0; None for one that comes with each proposal.
         choices: Actions among which proposals choose by number; empty where a proposal is an action.
         cuts: Tangents a step, at least 1; 1 is exact for linear margins.
+        gain_scale: alpha_0, 1/s, > 0, of a gain that comes with each proposal: an untrained policy starts
+            near 0.69 of it, and a step of 1 in z changes a gain above it by about as much.
 
     Raises:
-        ConfigError: If bounds, choices or cuts do not fit, or the gain is negative.
+        ConfigError: If bounds, choices or cuts do not fit, the gain is negative, or its scale not positive.
 
     Reference:
         Ames et al. 2019, "Control Barrier Functions: Theory and Applications" (the quadratic program);
@@ -193,6 +195,7 @@ class BarrierShield:
     gain: float | None = None
     choices: tuple[tuple[float, ...], ...] = ()
     cuts: int = 1
+    gain_scale: float = 1.0
 
     def __post_init__(self) -> None:
         size = len(self.low)
@@ -205,6 +208,8 @@ class BarrierShield:
             raise ConfigError(f"BarrierShield needs choices of {size} numbers each, got {self.choices}.")
         if self.gain is not None and not self.gain >= 0:
             raise ConfigError(f"BarrierShield's gain must be >= 0 or None, got {self.gain!r}.")
+        if not self.gain_scale > 0:
+            raise ConfigError(f"BarrierShield's gain_scale must be > 0, got {self.gain_scale!r}.")
         if self.cuts < 1:
             raise ConfigError(f"BarrierShield's cuts must be >= 1, got {self.cuts!r}.")
 
@@ -222,8 +227,9 @@ class BarrierShield:
         """Return the choices' space, or the agent's own, which must be a `Box` of as many numbers."""
         if not isinstance(space, gymnasium.spaces.Box) or space.shape != (len(self.low),):
             raise UnsupportedSpaceError(
-                f"This BarrierShield shields a Box of shape ({len(self.low)},); "
-                f"agent {agent!r} acts in {space}."
+                f"This BarrierShield shields a Box of shape ({len(self.low)},), as many as its bounds; "
+                f"agent {agent!r} acts in {space}. Leave the agent out of the shields, or give it one that "
+                "fits."
             )
         return gymnasium.spaces.Discrete(len(self.choices)) if self.choices else space
 
@@ -260,7 +266,8 @@ class BarrierShield:
         """Return alpha, `[]`, 1/s."""
         if self.gain is not None:
             return jnp.asarray(self.gain, jnp.float32)
-        gain: Array = jnp.minimum(jax.nn.softplus(jnp.nan_to_num(parameters[0])), GREATEST_GAIN)
+        opened = self.gain_scale * jax.nn.softplus(jnp.nan_to_num(parameters[0]))
+        gain: Array = jnp.minimum(opened, GREATEST_GAIN)
         return gain
 
     def _nearest(

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from dressage.envs.functional import AnySpace, BaseEnv, PyTree
 from dressage.envs.multi_agent import (
+    INTERVENED,
     Actions,
     AgentsReset,
     AgentsTransition,
@@ -19,10 +20,10 @@ from dressage.envs.multi_agent import (
 )
 from dressage.envs.wrappers import MultiAgentWrapper, Wrapped, as_multi_agent
 from dressage.envs.wrappers.agent_spaces import agent_spaces
+from dressage.errors import ConfigError
 from dressage.shield.augmented import (
     EXECUTED,
     INFEASIBLE,
-    INTERVENED,
     RATE,
     ShieldedAgent,
     Shields,
@@ -184,7 +185,16 @@ class ShieldedEnv(MultiAgentWrapper):
 
 
 def shielded(env: BaseEnv | MultiAgentEnv, shields: Shields, view: View = see_observation) -> ShieldedEnv:
-    """Put shields around a functional environment, of one agent or of many; see `ShieldedEnv`."""
+    """Put shields around a functional environment, of one agent or of many; see `ShieldedEnv`.
+
+    Raises:
+        ConfigError: As `ShieldedEnv`, and if the environment is no functional one.
+    """
+    if not isinstance(env, BaseEnv | MultiAgentEnv):
+        raise ConfigError(
+            f"shielded takes a functional environment (BaseEnv or MultiAgentEnv), got {type(env).__name__}. "
+            "ShieldedParallelEnv(env, shields, view) shields a PettingZoo ParallelEnv."
+        )
     return ShieldedEnv(as_multi_agent(env), shields, view)
 
 

@@ -113,5 +113,8 @@ def discrete_space(space: Space, agent: str, shield: str) -> Space:
         UnsupportedSpaceError: If it is another; the text names shield and agent.
     """
     if not isinstance(space, gymnasium.spaces.Discrete):
-        raise UnsupportedSpaceError(f"{shield} shields Discrete actions; agent {agent!r} acts in {space}.")
+        raise UnsupportedSpaceError(
+            f"{shield} shields Discrete actions; agent {agent!r} acts in {space}. Leave the agent out of the "
+            "shields, or give it one that fits: BarrierShield for a Box of one axis."
+        )
     return space

@@ -8,11 +8,12 @@ import numpy as np
 from pettingzoo import ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper
 
-from dressage.errors import EnvironmentContractError
+from dressage.envs.functional import BaseEnv
+from dressage.envs.multi_agent import INTERVENED, MultiAgentEnv
+from dressage.errors import ConfigError, EnvironmentContractError
 from dressage.shield.augmented import (
     EXECUTED,
     INFEASIBLE,
-    INTERVENED,
     RATE,
     ShieldedAgent,
     Shields,
@@ -37,11 +38,14 @@ class ShieldedParallelEnv(BaseParallelWrapper):  # type: ignore[misc]  # Petting
             observation and its name; by default the observation.
 
     Raises:
-        ConfigError: If a shield is given for an agent that does not exist.
+        ConfigError: If a shield is given for an agent that does not exist, or the environment is a functional
+            one.
+        EnvironmentContractError: If the environment does not name its `possible_agents`.
         UnsupportedSpaceError: If a shield does not fit an agent's spaces.
     """
 
     def __init__(self, env: ParallelEnv, shields: Shields, view: View = see_observation) -> None:
+        _check_parallel(env)
         super().__init__(env)
         self._view = view
         self._shielded = shielded_agents(
@@ -96,7 +100,10 @@ class ShieldedParallelEnv(BaseParallelWrapper):  # type: ignore[misc]  # Petting
 
     def _decide(self, agent: str, action: Any) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401
         if agent not in self._observations:
-            raise EnvironmentContractError(f"Agent {agent!r} acts, but was shown no observation to act on.")
+            raise EnvironmentContractError(
+                f"Agent {agent!r} acts, but was shown no observation to act on; shown were "
+                f"{', '.join(self._observations) or 'none'}. Call reset before step, and act for these alone."
+            )
         one = self._shielded[agent]
         seen = self._view(self.env, self._observations[agent], agent)
         decided, intervened, feasible, memory = self._compiled[agent](self._memory[agent], seen, action)
@@ -141,6 +148,20 @@ class ShieldedParallelEnv(BaseParallelWrapper):  # type: ignore[misc]  # Petting
                 known.append((one, call))
             compiled[agent] = call
         return compiled
+
+
+def _check_parallel(env: Any) -> None:  # noqa: ANN401
+    name = type(env).__name__
+    if isinstance(env, BaseEnv | MultiAgentEnv):
+        raise ConfigError(
+            f"ShieldedParallelEnv wraps a PettingZoo ParallelEnv, got the functional {name}: shielded(env, "
+            "shields, view) puts shields around that, and stays one compiled program."
+        )
+    if not getattr(env, "possible_agents", None):
+        raise EnvironmentContractError(
+            f"ShieldedParallelEnv needs the names of all agents that may ever act: {name} has no "
+            "possible_agents. Give a PettingZoo ParallelEnv that has them."
+        )
 
 
 class _Decide:

@@ -90,10 +90,20 @@ class ProbabilisticShield:
                 f"{self.initial!r}."
             )
         if not np.all((self.violation >= 0) & (self.violation <= 1)):
-            raise ConfigError("ProbabilisticShield needs a violation within [0, 1].")
-        sums = np.abs(self.transitions.sum(-1) - 1)
-        if not (np.all(self.transitions >= 0) and np.all(sums <= _ROUNDING)):
-            raise ConfigError("ProbabilisticShield needs transitions >= 0 whose rows add up to 1.")
+            state, action = _first(~((self.violation >= 0) & (self.violation <= 1)))
+            raise ConfigError(
+                "ProbabilisticShield needs a violation within [0, 1], got "
+                f"{self.violation[state, action]:g} for action {action} in state {state}."
+            )
+        sums = self.transitions.sum(-1)
+        lawful = (self.transitions >= 0).all(-1) & (np.abs(sums - 1) <= _ROUNDING)
+        if not np.all(lawful):
+            state, action = _first(~lawful)
+            raise ConfigError(
+                "ProbabilisticShield needs transitions >= 0 whose rows add up to 1; that of action "
+                f"{action} in state {state} adds up to {sums[state, action]:g}, its least entry is "
+                f"{self.transitions[state, action].min():g}."
+            )
         if not 0 < self.bound <= 1:
             raise ConfigError(f"ProbabilisticShield's bound must be > 0 and <= 1, got {self.bound!r}.")
         least = max(float(self.least_probability[state]) for state in self.initial)
@@ -130,9 +140,18 @@ class ProbabilisticShield:
         number = self.violation.shape[1]
         if getattr(discrete_space(space, agent, "ProbabilisticShield"), "n", None) != number:
             raise UnsupportedSpaceError(
-                f"This ProbabilisticShield has {number} actions; agent {agent!r} acts in {space}."
+                f"This ProbabilisticShield has {number} actions; agent {agent!r} acts in {space}. Give "
+                "tables with as many actions."
             )
         return space
+
+    def check_state(self, seen: PyTree, agent: str) -> None:
+        """See that the shield is shown the index of a state; looks at shape and dtype alone.
+
+        Raises:
+            EnvironmentContractError: If it is not; the text names the agent and what it is.
+        """
+        _check_index(seen, f" of agent {agent!r}")
 
     def begin(self, seen: PyTree) -> Array:
         """Start with the whole bound, `[]`."""
@@ -147,12 +166,8 @@ class ProbabilisticShield:
             proposal: Index of the action.
             parameters: `[1]`, or `[0]` if nothing is learned.
         """
+        _check_index(seen)
         state = jnp.asarray(seen)
-        if state.shape != () or not jnp.issubdtype(state.dtype, jnp.integer):
-            raise EnvironmentContractError(
-                "ProbabilisticShield must be shown the index of a state, one integer; its view gives "
-                f"{state.dtype} of shape {state.shape}."
-            )
         risks, least = _table(self.action_probability)[state], _table(self.least_probability)[state]
         share: Any = jax.nn.sigmoid(jnp.nan_to_num(parameters[0])) if self.learned else 1.0
         # The least risky action is allowed whatever rounding makes of an equality.
@@ -204,8 +219,24 @@ def least_violation(violation: Table, transitions: Table) -> Table:
     return least
 
 
+def _check_index(seen: PyTree, whose: str = "") -> None:
+    shown = [jnp.asarray(leaf) for leaf in jax.tree.leaves(seen)]
+    if len(shown) == 1 and shown[0].shape == () and jnp.issubdtype(shown[0].dtype, jnp.integer):
+        return
+    found = " and ".join(f"{leaf.dtype} of shape {leaf.shape}" for leaf in shown) or "nothing"
+    raise EnvironmentContractError(
+        f"The ProbabilisticShield{whose} must be shown the index of a state, one integer; its view gives "
+        f"{found}. Give a view(source, observation, agent) that returns that index."
+    )
+
+
 def _is_array(table: Any) -> bool:  # noqa: ANN401
     return isinstance(table, np.ndarray | jax.Array)
+
+
+def _first(wrong: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the place of the first True."""
+    return tuple(int(place) for place in np.argwhere(wrong)[0])
 
 
 def _table(values: Table) -> Array:

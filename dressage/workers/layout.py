@@ -17,7 +17,9 @@ from gymnasium import spaces
 from dressage.errors import ConfigError, EnvironmentContractError, UnsupportedSpaceError
 
 ACTION_MASK = "action_mask"
-INTERVENED = "shield_intervened"  # As `dressage.shield` has it, which workers do not load: it brings JAX.
+INTERVENED = (
+    "shield_intervened"  # As `dressage.envs.multi_agent` has it, which workers do not load: it brings JAX.
+)
 """Key of an observation or an info under which the legal choices stand."""
 
 ROUNDING = 1e-6
@@ -187,7 +189,8 @@ def parallel_layout(
 ) -> ParallelLayout:
     """Read the layout off one copy of an environment; the copy is reset to find masks in its infos.
 
-    Who acts behind a shield says the environment's `shielded_agents`, as `ShieldedParallelEnv` has them.
+    Who acts behind a shield says the environment's `shielded_agents`, as `ShieldedParallelEnv` and the
+    face of a shielded functional environment have them.
 
     Args:
         env: A PettingZoo `ParallelEnv`, or what has its face.

@@ -72,6 +72,14 @@ def test_on_the_host_metrics_tell_as_much_as_compiled_ones():
     np.testing.assert_allclose(rates, [np.mean(told[:40]), np.mean(told[40:])], rtol=1e-6)
 
 
+def test_a_compiled_shielded_task_tells_as_much_through_its_host_face():
+    env = make("shielded_risk_ladder", bound=0.016)
+    results = [ParameterizedIPPO(RATED, seed=1).train(one, 80) for one in (env, lambda: to_parallel_env(env))]
+    for result in results:
+        rates = [numbers["shield_rate"] for numbers in result.metrics["agent"]]
+        assert len(rates) == 2 and all(0.5 < rate <= 1 for rate in rates)
+
+
 def test_without_shields_nothing_is_said_of_them():
     plain = IPPO(RATED, seed=1).train(lambda: to_parallel_env(make("coupled_budget")), 40)
     assert not any("shield_rate" in numbers for numbers in plain.metrics["agent_0"])

@@ -87,6 +87,9 @@ def test_the_parameter_is_the_gain_through_softplus():
     assert shield.parameter_dim == 1
     for number, gain in ((0.0, np.log(2)), (3.0, 3.04858735), (-200.0, 0.0)):
         np.testing.assert_allclose(decide(shield, [0.0], [9.0], [number]).action, [gain], atol=1e-5)
+    bold = BarrierShield(POINT, *FREE, gain_scale=10.0)
+    for number, gain in ((0.0, 10 * np.log(2)), (3.0, 30.4858735)):
+        np.testing.assert_allclose(decide(bold, [0.0], [99.0], [number]).action, [gain], rtol=1e-5)
     for number in (1e30, np.nan, np.inf, -np.inf):
         assert np.isfinite(decide(shield, [0.5], [9.0], [number]).action).all()
 
@@ -184,6 +187,7 @@ def test_proposals_choose_among_actions_by_number():
         (lambda: BarrierShield(POINT, (1.0,), (0.0,)), ConfigError, "each no greater than its upper one"),
         (lambda: BarrierShield(POINT, (), ()), ConfigError, "as many lower as upper bounds"),
         (lambda: BarrierShield(POINT, *FREE, gain=-1.0), ConfigError, "gain must be >= 0 or None, got -1.0"),
+        (lambda: BarrierShield(POINT, *FREE, gain_scale=0.0), ConfigError, "gain_scale must be > 0, got 0.0"),
         (lambda: BarrierShield(POINT, *FREE, cuts=0), ConfigError, "cuts must be >= 1, got 0"),
         (
             lambda: BarrierShield(POINT, *FREE, choices=((1.0, 2.0),)),
@@ -193,7 +197,7 @@ def test_proposals_choose_among_actions_by_number():
         (
             lambda: BarrierShield(POINT, *FREE).proposal_space(gymnasium.spaces.Discrete(2), "ann"),
             UnsupportedSpaceError,
-            r"shields a Box of shape \(1,\); agent 'ann' acts in Discrete\(2\)",
+            r"shields a Box of shape \(1,\), .*; agent 'ann' acts in Discrete\(2\)",
         ),
     ],
 )

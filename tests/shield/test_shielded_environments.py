@@ -224,8 +224,36 @@ def test_a_shielded_environment_can_be_drawn():
 @pytest.mark.parametrize(
     ("build", "error", "match"),
     [
-        (lambda: shielded(Dial(), {"anne": MASK}), ConfigError, "no option 'anne'. Did you mean 'ann'"),
-        (lambda: shielded(Dial(), {}), ConfigError, "Give at least one shield"),
+        (
+            lambda: shielded(Dial(), {"anne": MASK}),
+            ConfigError,
+            "'anne', which is no agent of this environment. Did you mean 'ann'",
+        ),
+        (
+            lambda: shielded(Dial(), {}),
+            ConfigError,
+            "Give at least one shield: one for all of ann, bob, eve, or a dict by agent; got {}",
+        ),
+        (
+            lambda: shielded(Dial(), {"ann": MaskShield}),
+            ConfigError,
+            "The shield of agent 'ann' must be a MaskShield, .*got <class",
+        ),
+        (
+            lambda: shielded(to_parallel_env(Dial()), {"ann": MASK}),
+            ConfigError,
+            r"takes a functional environment .*, got ParallelFace. ShieldedParallelEnv\(",
+        ),
+        (
+            lambda: ShieldedParallelEnv(Dial(), {"ann": MASK}),
+            ConfigError,
+            r"wraps a PettingZoo ParallelEnv, got the functional Dial: shielded\(env",
+        ),
+        (
+            lambda: ShieldedParallelEnv(object(), {"ann": MASK}),
+            EnvironmentContractError,
+            "object has no possible_agents. Give a PettingZoo ParallelEnv",
+        ),
         (lambda: shielded(Dial(), MASK), UnsupportedSpaceError, "agent 'eve' acts in Box"),
         (
             lambda: ShieldedParallelEnv(to_parallel_env(Dial()), BELOW_ONE),
@@ -253,3 +281,63 @@ def test_an_agent_that_was_shown_nothing_cannot_act_on_the_host():
     host = ShieldedParallelEnv(to_parallel_env(Dial()), {"ann": MASK}, view)
     with pytest.raises(EnvironmentContractError, match="Agent 'ann' acts, but was shown no observation"):
         host.step({"ann": {"action": 0, "shield": np.zeros(1, np.float32)}})
+
+
+PLAIN = {"ann": 1, "bob": 0, "eve": np.zeros(2, np.float32)}
+WITH_NUMBER = {"action": 1, "shield": np.zeros(1, np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("agent", "action", "text"),
+    [
+        (
+            "ann",
+            1,
+            "MaskShield of agent 'ann' takes 1 number .* one of Discrete.*; got one number. So .*a threshold",
+        ),
+        ("ann", {"action": 1}, "'ann' .*; got a dict of 'action'"),
+        ("ann", WITH_NUMBER | {"gain": 1.0}, "'ann' .*; got a dict of 'action', 'gain', 'shield'"),
+        ("ann", WITH_NUMBER | {"shield": np.zeros(2)}, r"'ann' .*; got numbers of shape \(2,\)"),
+        ("ann", WITH_NUMBER | {"action": np.ones(2, int)}, r"'ann' .*; got a proposal of shape \(2,\)"),
+        (
+            "eve",
+            np.zeros(1, np.float32),
+            r"BarrierShield of agent 'eve' .*give 2 in a row, the 1 of .*a gain",
+        ),
+        ("eve", WITH_NUMBER, "'eve' .*; got "),
+    ],
+)
+@pytest.mark.parametrize("twin", [0, 1], ids=["compiled", "host"])
+def test_an_action_without_the_shields_number_is_refused_with_what_to_give(twin, agent, action, text):
+    env, host = two_dials()
+    given = PLAIN | {"ann": WITH_NUMBER} | {agent: action}
+    if twin == 0:
+        state, _, _ = env.reset(jax.random.key(0))
+        with pytest.raises(EnvironmentContractError, match=text):
+            env.step(state, given)
+        return
+    host.reset(seed=0)
+    with pytest.raises(EnvironmentContractError, match=text):
+        host.step(given)
+
+
+def test_a_shield_without_numbers_of_its_own_takes_no_dict():
+    env = shielded(Dial(), {"ann": MaskShield(near_zero, threshold=0.5)})
+    state, _, _ = env.reset(jax.random.key(0))
+    with pytest.raises(EnvironmentContractError, match="Agent 'ann' acts in Discrete.*proposal alone, got"):
+        env.step(state, PLAIN | {"ann": WITH_NUMBER, "eve": np.zeros(1, np.float32)})
+
+
+def test_a_shield_of_states_says_whose_view_shows_something_else():
+    ladder = make("risk_ladder")
+    shields = make("shielded_risk_ladder").shields
+    env = shielded(ladder, shields)
+    state, _, _ = env.reset(jax.random.key(0))
+    text = r"ProbabilisticShield of agent 'agent' must be shown the index .* float32 of shape \(10,\)"
+    with pytest.raises(EnvironmentContractError, match=text):
+        env.step(state, {"agent": WITH_NUMBER})
+
+
+def test_the_face_of_a_shielded_environment_names_who_acts_behind_a_shield():
+    assert to_parallel_env(dials()).shielded_agents == ("ann", "eve")
+    assert to_parallel_env(Dial()).shielded_agents == ()

@@ -76,8 +76,10 @@ def test_a_state_is_one_whole_number(seen):
     [
         (VIOLATION.tolist(), TRANSITIONS, (0,), "NumPy arrays"),
         (VIOLATION[0], TRANSITIONS, (0,), "NumPy arrays"),
-        (VIOLATION * NAN, TRANSITIONS, (0,), r"within \[0, 1\]"),
-        (VIOLATION, TRANSITIONS * NAN, (0,), "add up to 1"),
+        (VIOLATION * NAN, TRANSITIONS, (0,), r"within \[0, 1\], got nan for action 0 in state 0"),
+        (VIOLATION + [[0, 0], [0, 1]], TRANSITIONS, (0,), "got 1.5 for action 1 in state 1"),
+        (VIOLATION, TRANSITIONS * NAN, (0,), "add up to 1; that of action 0 in state 0 adds up to nan"),
+        (VIOLATION, TRANSITIONS * 0.5, (0,), "that of action 0 in state 0 adds up to 0.5"),
         (VIOLATION, TRANSITIONS, (), "states from 0 to 1"),
         (VIOLATION, TRANSITIONS, (5,), "states from 0 to 1"),
         (VIOLATION, TRANSITIONS, 0, "states from 0 to 1"),

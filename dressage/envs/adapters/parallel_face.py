@@ -1,7 +1,7 @@
 """A functional environment of many agents with the face of a PettingZoo `ParallelEnv`."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeAlias
 
 import gymnasium
@@ -12,7 +12,8 @@ import numpy.typing as npt
 from pettingzoo import ParallelEnv
 
 from dressage.envs.functional import BaseEnv, PyTree
-from dressage.envs.multi_agent import MultiAgentEnv
+from dressage.envs.multi_agent import INTERVENED, MultiAgentEnv
+from dressage.envs.multi_agent_checks import agents_told
 from dressage.envs.rendering import can_render, render
 from dressage.envs.wrappers.agent_spaces import agent_spaces
 from dressage.envs.wrappers.episodes import begin_episodes
@@ -51,6 +52,11 @@ class ParallelFace(ParallelEnv):  # type: ignore[misc]  # PettingZoo says nothin
         self._begin, self._advance = _compiled(env)
         self._np_random: np.random.Generator | None = None
         self._state: PyTree = None
+
+    @cached_property
+    def shielded_agents(self) -> tuple[str, ...]:
+        """Who acts behind a shield: the infos of these tell of interventions after every step."""
+        return agents_told(self.env, INTERVENED)
 
     def observation_space(self, agent: str) -> "gymnasium.Space[Any]":
         """Return the space of an agent's observations, always the same object."""

@@ -20,6 +20,7 @@ from dressage.shield.functional import ShieldedEnv, shielded
 
 _SLACK = 1e-3  # m, above the rounding of float32
 CUTS = 3
+GAIN_SCALE = 10.0  # 1/s; an untrained policy then starts near the gains that robots cross fast with
 
 GAIN_OPTION = Option(
     "gain",
@@ -28,7 +29,16 @@ GAIN_OPTION = Option(
     minimum=0.0,
     optional=True,
     unit="1/s",
-    help="A fixed gain of the barrier; None: each action brings its own, softplus of its last number.",
+    help="A fixed gain of the barrier; None: each action brings its own, by its last number.",
+)
+GAIN_SCALE_OPTION = Option(
+    "gain_scale",
+    GAIN_SCALE,
+    "number",
+    minimum=0.0,
+    open_minimum=True,
+    unit="1/s",
+    help="Scale of gains that actions bring: each is so many times the softplus of its last number.",
 )
 
 
@@ -93,6 +103,7 @@ def shielded_crossing(
     continuous: bool = False,
     gain: float | None = None,
     max_steps: int = 120,
+    gain_scale: float = GAIN_SCALE,
 ) -> ShieldedEnv:
     """Make `crossing` with a barrier shield on each robot; the guarantee is that of `KeepApart`.
 
@@ -102,11 +113,18 @@ def shielded_crossing(
         continuous: Whether robots propose any acceleration instead of one of nine.
         gain: A fixed gain of all shields, 1/s; None for one that each action brings.
         max_steps: Time limit in steps.
+        gain_scale: Of gains that actions bring, 1/s; see `BarrierShield`.
     """
     choices = () if continuous else tuple(tuple(float(x) for x in push) for push in ACCELERATION * PUSHES)
     bounds = (ACCELERATION, ACCELERATION)
     shield = BarrierShield(
-        KeepApart(), (-ACCELERATION, -ACCELERATION), bounds, gain=gain, choices=choices, cuts=CUTS
+        KeepApart(),
+        (-ACCELERATION, -ACCELERATION),
+        bounds,
+        gain=gain,
+        choices=choices,
+        cuts=CUTS,
+        gain_scale=gain_scale,
     )
     return shielded(Crossing(num_agents, circle, max_steps=max_steps), shield)
 
@@ -116,6 +134,7 @@ TASK = ShippedTask(
     (
         *(replace(option, default=False) if option.name == "continuous" else option for option in OPTIONS),
         GAIN_OPTION,
+        GAIN_SCALE_OPTION,
     ),
     "Robots change places across a circle; shields let none of them collide.",
 )
