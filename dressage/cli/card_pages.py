@@ -20,6 +20,8 @@ MARKS = {
     None: "[yellow]skipped[/yellow]",
 }
 
+ACTIONS = {True: " with sampled actions", False: " with the most likely actions", None: ""}
+
 
 def print_verification(result: Verification) -> None:
     """Print the checks of a file as a table."""
@@ -100,7 +102,7 @@ def _described(score: Score | None) -> str:
     if score.low is not None and score.high is not None:
         text += f" [{describe_number(score.low)}, {describe_number(score.high)}]"
     if score.episodes:
-        actions = " with sampled actions" if score.sampled else ""
+        actions = ACTIONS[score.sampled]
         text += f"  (mean of {score.episodes:,} episodes{actions} and its 95 % interval"
         text += "" if score.deviation is None else f", standard deviation {describe_number(score.deviation)}"
         text += f"; the mean over all {score.mean_of} agents" if score.mean_of else ""

@@ -87,7 +87,9 @@ def read_policy(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     content = path.read_bytes()
     seal = _SEAL.search(content)
     if seal is None:
-        raise ValueError(f"{path} is no policy of dressage: it carries no checksum.")
+        raise ValueError(
+            f"{path} is no policy of dressage: it carries no checksum, perhaps since it was cut."
+        )
     blank = content[: seal.start(1)] + b"0" * 64 + content[seal.end(1) :]
     if hashlib.sha256(blank).hexdigest().encode() != seal[1]:
         raise ValueError(f"The policy {path} is damaged: its content differs from its checksum.")

@@ -109,7 +109,9 @@ def check_seal(content: bytes, path: str) -> None:
     """
     found = _SEAL.search(content)
     if found is None:
-        raise CheckpointError(f"{path} is no policy of dressage: it carries no checksum.")
+        raise CheckpointError(
+            f"{path} is no policy of dressage: it carries no checksum, perhaps since it was cut."
+        )
     start, end = found.span(1)
     blank = content[:start] + UNSEALED.encode() + content[end:]
     if hashlib.sha256(blank).hexdigest().encode() != found[1]:

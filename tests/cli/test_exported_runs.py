@@ -169,7 +169,7 @@ def test_inspect_shows_what_goes_in_what_comes_out_and_what_was_achieved(dressag
         assert "2 speed rad/s -8 to 8" in shown
         assert "0 torque N m -2 to 2" in shown
         assert "4,096 environment steps, seed 0" in shown
-        assert "(mean of 3 episodes and its 95 %" in shown
+        assert "(mean of 3 episodes with the most likely actions and its 95 %" in shown
         assert "cost not measured" in shown
 
 
