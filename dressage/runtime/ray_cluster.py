@@ -12,6 +12,7 @@ from ray import exceptions
 
 from dressage.errors import DressageError, WorkerLostError
 from dressage.runtime import ray_guard
+from dressage.runtime.ray_address import REMEDY, check_head
 from dressage.workers.processes import ONE_THREAD
 
 LOCAL = "local"
@@ -24,9 +25,13 @@ class Cluster:
     Args:
         address: `local`, or a head's address such as `10.0.0.1:6379`.
         workers: How many workers will be started; a local cluster gets a CPU for each.
+        timeout: Seconds to wait for a head to answer.
+
+    Raises:
+        DressageError: If no head answers, or it turns this process away.
     """
 
-    def __init__(self, address: str, workers: int) -> None:
+    def __init__(self, address: str, workers: int, timeout: float) -> None:
         self._mine = not ray.is_initialized()
         self._guard: subprocess.Popen[bytes] | None = None
         if not self._mine:
@@ -41,14 +46,14 @@ class Cluster:
             ray.init(address=LOCAL, num_cpus=max(workers, os.cpu_count() or 1), **quiet)
             self._guard = _start_guard()
             return
+        check_head(address, timeout)
         try:
             ray.init(address=address, **quiet)
         except ConnectionError as error:
             raise DressageError(
                 f"No Ray cluster lets this process in at {address!r} ({error}). Where a head runs there, it "
                 "asks for its token: give every machine the same one, or set RAY_AUTH_MODE=disabled before "
-                "each `ray start` and before the run. Otherwise start a head with: ray start --head --port "
-                "6379; then name HOST:6379. For a cluster on this machine alone, name 'local'."
+                f"each `ray start` and before the run. Otherwise: {REMEDY}"
             ) from error
 
     def actor(self, owner: type, *arguments: object) -> Any:  # noqa: ANN401 (Ray's handles have no types)

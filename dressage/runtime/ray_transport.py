@@ -30,7 +30,7 @@ class RayTransport:
 
     def __init__(self, spec: RunSpec, config: RuntimeConfig) -> None:
         self._config = config
-        self._cluster = Cluster(config.address or LOCAL, config.workers)
+        self._cluster = Cluster(config.address or LOCAL, config.workers, config.start_timeout_s)
         self._spec = ray.put(spec)
         self._actors: dict[int, Any] = {}
         self._orders: dict[Any, tuple[int, float]] = {}

@@ -46,6 +46,7 @@ def make_ray_workers(
     Raises:
         ConfigError: If a number is out of range, or the task name is unknown.
         WorkerLostError: If an actor ends or does not start in time.
+        DressageError: If no head answers at the address in time.
     """
     copies, workers = whole_number(num_envs), whole_number(num_workers)
     if copies is None or workers is None or not 1 <= workers <= copies:
@@ -81,7 +82,7 @@ class RayStepper:
     ) -> None:
         self.blocks = blocks_over(layout, copies, bytearray(bytes_needed(layout, copies)))
         self._timeout = timeouts[0]
-        self._cluster = Cluster(address, workers)
+        self._cluster = Cluster(address, workers, timeouts[1])
         cuts = [index * copies // workers for index in range(workers + 1)]
         self._runs = list(zip(cuts, cuts[1:], strict=False))
         self._actors: list[Any] = []

@@ -1,6 +1,7 @@
 """Training of torch tasks through the command line's seam, and whole runs of it."""
 
 import json
+import socket
 
 import numpy as np
 import pytest
@@ -362,7 +363,18 @@ def test_a_run_that_finds_no_cluster_leaves_no_directory(dressage, tmp_path, mon
         raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379.")
 
     monkeypatch.setattr(ray, "init", turn_away)
+    monkeypatch.setattr("dressage.runtime.ray_cluster.check_head", lambda address, timeout: None)
     run = tmp_path / "run"
     shown = dressage("train", "rsl:pendulum", "--cluster", "10.0.0.1:6379", "--run", run)
     assert shown.exit_code == 1 and "No Ray cluster lets this process in at '10.0.0.1:6379'" in shown.output
     assert not run.exists()
+
+
+def test_a_dead_address_is_told_within_the_time_allowed_and_leaves_no_directory(dressage, tmp_path):
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        words = ("--cluster", address, "--set", "start_timeout_s=0.2", "--run", tmp_path / "run")
+        shown = dressage("train", "rsl:pendulum", *words)
+    assert shown.exit_code == 1 and "within 0.2 s (start_timeout_s)" in shown.output, shown.output
+    assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dressage.runtime.ray_address import check_head
+
 pytest.importorskip("ray")
 
 RUN = """
@@ -76,3 +78,4 @@ def test_a_run_is_spread_over_two_nodes(tmp_path, two_nodes):
     )
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.strip() == "[1.0, 1.0] 3"
+    check_head(address, 60.0)  # A real one is known as one.

@@ -202,7 +202,8 @@ def test_a_head_that_lets_nobody_in_is_named_with_what_it_may_want(monkeypatch):
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", turn_away)
+    monkeypatch.setattr("dressage.runtime.ray_cluster.check_head", lambda address, timeout: None)
     with pytest.raises(
         DressageError, match=r"'10\.0\.0\.1:6379' .*the same one, or set RAY_AUTH_MODE=disabled"
     ):
-        Cluster("10.0.0.1:6379", workers=1)
+        Cluster("10.0.0.1:6379", workers=1, timeout=1.0)
