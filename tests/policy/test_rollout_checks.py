@@ -290,6 +290,34 @@ def test_something_else_than_an_answer_of_an_environment_is_refused_by_its_type(
         getattr(loop.actor, method)(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            {"actor/0": np.zeros((2, 1, 12))},
+            r"actor/0 has shape \[2, 1, 12\]; this policy takes \[3, 1, 12\]",
+        ),
+        ({"critic/1": np.zeros((3, 1, 5))}, r"critic/1 has shape \[3, 1, 5\]; .* copies, layers, units"),
+        (
+            {"actr/0": np.zeros((3, 1, 12))},
+            "has actor/0, actor/1, actr/0, critic/0.*this policy's has actor/0",
+        ),
+    ],
+)
+def test_recurrent_state_of_another_policy_is_refused_and_changes_nothing(change, text):
+    loop = pendulum_loop(recurrent_config(steps=STEPS))
+    loop.collect()
+    before = loop.actor.rollout_state()
+    with pytest.raises(RolloutError, match=text):
+        loop.actor.load_rollout_state({**before, **change})
+    after = loop.actor.rollout_state()
+    assert before.keys() == {"actor/0", "actor/1", "critic/0", "critic/1"}
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    loop.actor.load_rollout_state(before)
+    loop.actor.load_rollout_state({})
+    assert loop.actor.rollout_state() == {}
+
+
 # Weights, seeds and updates
 
 

@@ -43,6 +43,35 @@ def check_fragment(fragment: Fragment, layout: Layout) -> None:
     _check_finite(fragment, whose)
 
 
+def check_rollout_state(state: Mapping[str, Any], layout: Layout) -> None:
+    """Refuse recurrent state of other modules or shapes; a policy without any takes what it will not read.
+
+    Args:
+        state: By `module/I`, `[N, layers, units]` each.
+        layout: What it must look like.
+
+    Raises:
+        RolloutError: If a part is missing, unknown, or of another shape.
+    """
+    start = "hidden_state/"
+    wanted = {
+        name.removeprefix(start): (layout.num_envs, *shape)
+        for name, shape in layout.steps.items()
+        if name.startswith(start)
+    }
+    if not state or not wanted:
+        return
+    if state.keys() != wanted.keys():
+        given, known = (", ".join(sorted(names)) for names in (state, wanted))
+        raise RolloutError(f"The rollout state has {given}; this policy's has {known}.")
+    for name, shape in wanted.items():
+        if tuple(state[name].shape) != shape:
+            raise RolloutError(
+                f"The rollout state's {name} has shape {list(state[name].shape)}; this policy takes "
+                f"{list(shape)}: copies, layers, units."
+            )
+
+
 def check_lags(given: Sequence[Fragment], version: int, mode: str, models: tuple[str, str]) -> list[int]:
     """Return how old the weights of every rollout are, in updates.
 

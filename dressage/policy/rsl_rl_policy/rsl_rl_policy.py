@@ -53,7 +53,7 @@ from dressage.policy.rsl_rl_policy.module_states import (
 from dressage.policy.rsl_rl_policy.optimizers import make_optimizer
 from dressage.policy.rsl_rl_policy.ranks import join_ranks, ranks_config
 from dressage.policy.rsl_rl_policy.release import check_release
-from dressage.policy.rsl_rl_policy.rollout_checks import check_fragment, check_lags
+from dressage.policy.rsl_rl_policy.rollout_checks import check_fragment, check_lags, check_rollout_state
 from dressage.policy.rsl_rl_policy.update_metrics import (
     METRIC_KINDS,
     corrected_metrics,
@@ -364,8 +364,13 @@ class RSLRLPolicy(BasePolicy):
         }
 
     def load_rollout_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from what `rollout_state` returned; an empty one begins anew."""
+        """Go on from what `rollout_state` returned; an empty one begins anew.
+
+        Raises:
+            RolloutError: If it is of other modules, or of another shape.
+        """
         algorithm = self._built(PolicyRole.EVAL, "load_rollout_state")
+        check_rollout_state(state, self._layout)
         with torch.inference_mode():
             acting.load_hidden_state(algorithm, self._models, state, self.config.device)
 
