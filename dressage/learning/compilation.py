@@ -13,9 +13,9 @@ _CPU_OPTIONS: CompilerOptions = {
 
 # By default operations that do not need one another go to different threads. With a hundred samples they take
 # a few microseconds each, as long as it takes to hand one over, and more where the other cores are busy.
-# Programs that draw parameters must not do so at all: the orthogonal kernels of several agents or seeds are
-# decompositions, each of which waits for threads that the others hold. On two cores three agents with
-# networks of 64-64 waited for ever.
+# Programs that draw parameters must not do so at all: a network of the user's own may draw by factorisations,
+# as JAX's orthogonal initialiser does, each of which waits for threads that the others hold. On two cores
+# three agents with networks of 64-64 waited for ever. The networks here draw by products alone.
 _IN_SEQUENCE: CompilerOptions = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 SMALL = 1024  # Samples; measured with networks of 64-64 on two cores, the ways cross between 500 and 1,000.
