@@ -13,7 +13,7 @@ from dressage.envs import MultiAgentVectorEnv, make
 
 Carry = tuple[Any, jax.Array]  # the copies' state, what the robots observe
 
-GAINS = (0.1, 0.3, 0.69, 2.0, 6.9, 32.0)  # 1/s; 6.9 is 10 softplus(0), where an untrained policy starts
+GAINS = (0.1, 0.3, 0.69, 2.0, 8.0, 32.0)  # 1/s; an untrained policy starts at 10 softplus(0) = 6.9
 
 
 def steer(observation: jax.Array) -> jax.Array:

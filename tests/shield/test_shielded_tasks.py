@@ -130,3 +130,11 @@ def test_falls_from_the_ladder_stay_under_the_bound(bound):
 def test_a_bound_that_no_climber_keeps_is_refused():
     with pytest.raises(ConfigError, match=r"cannot keep the bound 0\.01: .* can reach is 0\.01563"):
         make("shielded_risk_ladder", bound=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "gain"), [({}, 6.9314718), ({"gain_scale": 1.0}, 0.69314718), ({"gain": 3.0}, 3.0)]
+)
+def test_an_untrained_policy_crosses_with_the_gain_that_the_options_say(options, gain):
+    shield = make("shielded_crossing", **options).shields
+    assert float(shield.gain_of(jnp.zeros(shield.parameter_dim))) == pytest.approx(gain)
