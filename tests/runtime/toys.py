@@ -218,11 +218,14 @@ class _Failing(Walk):
 
     def step(self, action):
         ret = super().step(action)
-        due = self.count == self.plan.step and (self.plan.always or not os.path.exists(self.plan.where))
-        if not due:
+        if self.count != self.plan.step:
             return ret
-        with open(self.plan.where, "a") as file:
-            file.write(f"{self.seed}\n")
+        try:
+            # Of several processes one alone makes the file.
+            with open(self.plan.where, "a" if self.plan.always else "x") as file:
+                file.write(f"{self.seed}\n")
+        except FileExistsError:
+            return ret
         return self.fail(ret)
 
     def fail(self, ret):
