@@ -25,4 +25,5 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    return sorted({"__version__", *(part.name for part in pkgutil.iter_modules(__path__))})
+    parts = {part.name for part in pkgutil.iter_modules(__path__) if not part.name.startswith("_")}
+    return sorted({"__version__", *parts})

@@ -12,7 +12,7 @@ FRAMEWORKS = ("jax", "jaxlib", "flax", "optax", "torch", "numpy", "scipy", "gymn
 PARTS = sorted(
     path.stem
     for path in Path(dressage.__file__).parent.iterdir()
-    if (path.suffix == ".py" and path.stem != "__init__") or (path / "__init__.py").exists()
+    if (path.suffix == ".py" and not path.stem.startswith("_")) or (path / "__init__.py").exists()
 )
 
 

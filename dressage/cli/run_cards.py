@@ -15,6 +15,7 @@ from dressage.reporting.metric_rows import Row, costs_were_seen, episode_values,
 from dressage.reporting.run_folder import RunFolder, RunRecord
 from dressage.reporting.seed_statistics import summarize_returns
 from dressage.rl.safety import AgentSafety, Interval, SafetyReport
+from dressage.shield import ShieldedEnv
 from dressage.signals import Signal as Named
 from dressage.signals import Signals
 
@@ -37,7 +38,8 @@ def cards_of(
         steps: Environment steps of their training.
         named: The numbers of observation and action; None where nobody knows them.
     """
-    observation, action = _signals(open_task(record.task), named) if named else ((), ())
+    task = open_task(record.task)
+    observation, action = _signals(task, named) if named else ((), ())
     evaluations = of_kind(read_rows(folder.metrics), "eval")
     last = evaluations[-1] if evaluations else {}
     limited = record.options.get("cost_limit") is not None
@@ -57,6 +59,7 @@ def cards_of(
             action=action,
             returns=returns.get(agent),
             cost=costs.get(agent),
+            note=_shield_note(task, agent),
         )
         for agent in agents
     }
@@ -114,6 +117,17 @@ def _score_of_episodes(values: np.ndarray) -> Score | None:
         return None
     low, high = (None if np.isnan(end) else float(end) for end in (summary.low, summary.high))
     return Score(summary.estimate, low, high, summary.deviation, summary.episodes, sampled=False)
+
+
+def _shield_note(task: AnyTask, agent: str) -> str | None:
+    """Say that an agent's actions are proposals, where the task corrects them."""
+    if not isinstance(task, ShieldedEnv) or agent not in task.agents:
+        return None
+    shield = type(task.agents[agent].shield).__name__
+    return (
+        f"Without a shield: in the task a {shield} corrected the actions, which the file does not hold. "
+        "Whatever acts with it must shield its actions too."
+    )
 
 
 def _signals(task: AnyTask, named: Signals) -> tuple[tuple[Signal, ...], tuple[Signal, ...]]:

@@ -15,6 +15,8 @@ import numpy as np
 _SEAL = re.compile(rb'\\?"sha256\\?":\\?"([0-9a-f]{64})\\?"')
 NAMED = 8
 """Numbers of an observation that an error names."""
+CHANCES = "probabilities"
+"""How the names of outputs begin that hold the probabilities of discrete actions."""
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
 
 
@@ -51,7 +53,8 @@ class NumpyPolicy:
 
         Raises:
             ValueError: If the observation has other parts, another shape or other types than the policy
-                takes, or the state is none of this policy's; the text says what it takes.
+                takes, or the state is none of this policy's; the text says what it takes. Also if NaN
+                leaves no choice among discrete actions; continuous ones are NaN then.
         """
         plain = type(observation) is np.ndarray and observation.dtype == self._dtype and state is None
         if self._chain and plain and observation.shape[-len(self._shape) :] == self._shape:
@@ -227,7 +230,17 @@ def _observation_ports(description: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def assemble(graph: dict[str, Any], outputs: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Put the action together that the environment takes."""
+    """Put the action together that the environment takes.
+
+    Raises:
+        ValueError: If probabilities are NaN: the largest of them is then the first, and looks like a choice.
+    """
+    for name in outputs:
+        if name.startswith(CHANCES) and np.isnan(outputs[name]).any():
+            raise ValueError(
+                f"No action can be chosen: the {name} of the actions are NaN, as an observation or state "
+                "with NaN, or with numbers out of all bounds, makes them. Look at it before the policy does."
+            )
     if graph["action_tree"] == "array":
         return outputs["action"]
     names = [port["name"] for port in graph["outputs"] if port["name"].startswith("action.")]
@@ -258,6 +271,7 @@ def _chain_to_action(graph: dict[str, Any], steps: list[Any]) -> tuple[list[Any]
             wanted = inputs[0]
     shape = tuple(graph["inputs"][0]["shape"])
     plain = [(port["name"], port["dtype"]) for port in graph["inputs"]] == [("observation", "float32")]
+    plain = plain and not any(port["name"].startswith(CHANCES) for port in graph["outputs"])
     return (chain[::-1] if plain and shape and wanted == "observation" else []), shape
 
 

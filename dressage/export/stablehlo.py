@@ -76,6 +76,8 @@ class StableHloPolicy:
     def run(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Map all inputs of the graph, with any number of leading axes, to its outputs."""
         rows, lead = as_rows(self.graph, inputs, self._dtypes)
+        if 0 in lead:
+            raise ValueError(f"A StableHLO program takes at least one observation, got a batch of {lead}.")
         made = self._call(rows)
         return {name: np.asarray(array).reshape((*lead, *array.shape[1:])) for name, array in made.items()}
 

@@ -6,7 +6,6 @@ characters set to zero, so that a changed byte anywhere is found. Nothing in a f
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from dressage import __version__
 from dressage.errors import CheckpointError, ConfigError
+from dressage.whole_files import whole_file
 
 FORMAT = 1
 FILE = "policy.safetensors"
@@ -145,9 +145,5 @@ def safe_names(names: Sequence[str]) -> dict[str, str]:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that appears complete or not at all; folders above it are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    with whole_file(path) as draft:
+        draft.write_bytes(content)

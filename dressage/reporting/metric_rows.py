@@ -18,7 +18,6 @@ and then the metrics: numbers where one seed is trained, lists with one number a
 
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +26,7 @@ import numpy as np
 
 from dressage.errors import CheckpointError
 from dressage.reporting.seed_statistics import finished_only
+from dressage.whole_files import whole_file
 
 Row = dict[str, Any]
 
@@ -128,9 +128,8 @@ def keep_until(path: Path, updates: int) -> list[Row]:
     """
     kept = [row for row in read_rows(path) if row["updates"] <= updates]
     if path.is_file():
-        draft = path.with_name(path.name + ".part")
-        draft.write_text("".join(encode(row) + "\n" for row in kept), encoding="utf-8")
-        os.replace(draft, path)
+        with whole_file(path) as draft:
+            draft.write_text("".join(encode(row) + "\n" for row in kept), encoding="utf-8")
     return kept
 
 

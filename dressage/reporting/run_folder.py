@@ -1,13 +1,13 @@
 """Owns the layout of a run directory and the record of how the run was started."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dressage.errors import CheckpointError, ConfigError
+from dressage.whole_files import whole_file
 
 RECORDED = {
     "task": str,
@@ -202,9 +202,8 @@ def read_summary(folder: RunFolder) -> dict[str, Any]:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file so that a crash leaves the old one or the new one, never half of one."""
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(draft, path)
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _read_object(path: Path) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def fabricated(path, returns, options=None, **rest):
     """A folder whose only row is an evaluation with these returns by agent."""
     row = eval_row(PLACE, evaluation(returns, **rest))
     (path / "metrics.jsonl").write_text(encode(row) + "\n")
-    record = RunRecord("task", "ippo", options or {}, {}, (0,), "2026-01-02T03:04:05")
+    record = RunRecord("coupled_budget", "ippo", options or {}, {}, (0,), "2026-01-02T03:04:05")
     return RunFolder(path), record
 
 
@@ -134,3 +134,13 @@ def test_what_was_never_evaluated_has_no_score(tmp_path):
     assert cards_of(folder, record, 0, AGENTS, 300, None)["low"].returns is None
     folder.metrics.unlink()
     assert cards_of(folder, record, 0, AGENTS, 300, None)["low"].returns is None
+
+
+def test_the_card_of_a_shielded_agent_says_that_its_file_holds_no_shield(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.metrics.write_text("")
+    record = RunRecord("shielded_platoon", "ippo", {}, {}, (0,), "2026-01-02T03:04:05")
+    cards = cards_of(folder, record, 0, ("agent_0",), None, None)
+    assert cards["agent_0"].note.startswith(
+        "Without a shield: in the task a BarrierShield corrected the actions"
+    )

@@ -119,3 +119,25 @@ def test_a_file_for_another_runner_is_refused_with_the_one_that_runs_it(tmp_path
     PolicySet({"left": policy_of("agent"), "right": policy_of("agent")}, "ippo", {}).save(tmp_path)
     with pytest.raises(ValueError, match="holds what training saved for itself.*dressage export RUN"):
         NumpyPolicy(tmp_path / "policies.safetensors")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("kind", ["agent", "factored", "parameterized", "categorical"])
+def test_nan_is_no_choice_among_discrete_actions(name, kind):
+    runner = shipped(kind).runners[name]
+    (port,) = (port for port in runner.graph["inputs"] if port["name"].startswith("observation"))
+    broken = np.zeros((2, *port["shape"]), np.float32)
+    runner.act(broken)
+    broken[1].flat[0] = np.nan
+    with pytest.raises(ValueError, match=r"^No action can be chosen: the probabilities\S* of"):
+        runner.act(broken)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_nan_among_continuous_actions_is_told_by_nan(name):
+    assert np.isnan(shipped("squashed").runners[name].act(np.full(3, np.nan, np.float32))).any()
+
+
+def test_an_empty_batch_is_refused_where_no_program_takes_one():
+    with pytest.raises(ValueError, match=r"at least one observation, got a batch of \(0,\)"):
+        shipped("squashed").runners["stablehlo"].act(np.zeros((0, 3), np.float32))

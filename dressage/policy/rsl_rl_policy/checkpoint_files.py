@@ -5,7 +5,6 @@ the counters of random network distillation) stands beside it under a key of its
 number of the last update, counted from 0.
 """
 
-import os
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from dressage.errors import CheckpointError
 from dressage.policy.rsl_rl_policy.configuration import Algorithm
 from dressage.policy.rsl_rl_policy.module_states import list_faults, load_states
+from dressage.whole_files import whole_file
 
 OWN = "dressage"
 STATE, OPTIMIZER = "_state_dict", "optimizer_state_dict"
@@ -59,9 +59,8 @@ def collect(algorithm: Algorithm, version: int, note: Mapping[str, Any]) -> dict
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
     """Write a checkpoint, whole or not at all."""
-    draft = path.with_name(path.name + ".part")
-    torch.save(dict(content), draft)
-    os.replace(draft, path)
+    with whole_file(path) as draft:
+        torch.save(dict(content), draft)
 
 
 def load(path: Path, algorithm: Algorithm) -> Content:

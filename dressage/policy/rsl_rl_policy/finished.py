@@ -7,7 +7,6 @@ sizes of observations and actions.
 import copy
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from dressage.policy.rsl_rl_policy.env_meta import ExampleObservation, RSLRLVecE
 from dressage.policy.rsl_rl_policy.module_states import as_array, as_tensor
 from dressage.policy.rsl_rl_policy.rsl_rl_policy import RSLRLPolicy
 from dressage.signals import Signal, Signals
+from dressage.whole_files import whole_file
 
 MODEL, DESCRIPTION = "model.pt", "policy.json"
 FORMAT = 1
@@ -84,9 +84,8 @@ class FinishedPolicy:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         checkpoint_files.write(folder / MODEL, self.checkpoint)
-        draft = folder / (DESCRIPTION + ".part")
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, folder / DESCRIPTION)
+        with whole_file(folder / DESCRIPTION) as draft:
+            draft.write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path | str) -> "FinishedPolicy":
