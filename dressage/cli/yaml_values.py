@@ -18,8 +18,16 @@ _Loader.add_implicit_resolver(
 )
 
 
+def _tuple_as_list(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
+    return loader.construct_sequence(node, deep=True)
+
+
+# What `yaml.dump` makes of a tuple, and so what files hold that mjlab writes beside its runs.
+_Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple_as_list)
+
+
 def read_yaml(text: str) -> Any:  # noqa: ANN401 (whatever the text holds)
-    """Return what a text holds; what stands in quotes is a text.
+    """Return what a text holds; what stands in quotes is a text, and a tuple of Python's is a list.
 
     Raises:
         yaml.YAMLError: If it is no YAML, or holds more than plain values.

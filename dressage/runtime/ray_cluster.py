@@ -7,13 +7,16 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-import ray
-from ray import exceptions
-
-from dressage.errors import DressageError, WorkerLostError
+from dressage.errors import DressageError, MissingExtraError, WorkerLostError, install_command
 from dressage.runtime import ray_guard
 from dressage.runtime.ray_address import REMEDY, check_head
 from dressage.workers.processes import ONE_THREAD
+
+try:
+    import ray
+    from ray import exceptions
+except ImportError as error:
+    raise MissingExtraError(f"Workers on Ray need it. Install it with: {install_command('ray')}") from error
 
 LOCAL = "local"
 """The address that stands for a cluster started on this machine and ended with the run."""

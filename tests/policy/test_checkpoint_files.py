@@ -141,6 +141,14 @@ def test_a_file_that_is_cut_short_is_named(tmp_path):
         loop.learner.load_checkpoint(path)
 
 
+@pytest.mark.parametrize("content", [b"abc", b"hello world", b"", b"\x80\x02\xff\xfe."])
+def test_bytes_that_are_no_checkpoint_are_refused_by_name(tmp_path, content):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"model\.pt is (damaged|refused)"):
+        loop_of(ppo_config()).learner.load_checkpoint(path)
+
+
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "model.pt"
     torch.save({"weights": torch.zeros(3)}, path)

@@ -455,3 +455,24 @@ def test_what_rsl_rl_refuses_itself_is_told_as_a_mistake_of_the_configuration():
     policy = RSLRLPolicy(PolicyConfig(policy_kwargs=config), PolicyRole.EVAL)
     with pytest.raises(ConfigError, match="rsl_rl refuses its training configuration: "):
         policy.init_eval(EvalConfig(), VecEnvRollouts(Pendulum(num_envs=2, seed=0), "pendulum").meta())
+
+
+def test_a_file_that_mjlab_wrote_is_read_and_its_entries_of_other_models_are_left_out(tmp_path):
+    # Its runner takes these out of the dictionary before rsl_rl sees it; `yaml.dump` tags its tuples.
+    unused = {"cnn_cfg": None, "rnn_type": None, "rnn_hidden_dim": 256, "rnn_num_layers": 1}
+    config = ppo_config() | {"wandb_tags": ()}
+    for name in ("actor", "critic"):
+        config[name] = config[name] | unused | {"hidden_dims": tuple(config[name]["hidden_dims"])}
+    path = tmp_path / "agent.yaml"
+    path.write_text(yaml.dump(config))
+    assert "!!python/tuple" in path.read_text()
+    checked = check_configuration(read_config(path, RslRl())["rsl_rl"])
+    plain = check_configuration(ppo_config())
+    for name in ("actor", "critic"):
+        assert checked[name] | {"hidden_dims": tuple(checked[name]["hidden_dims"])} == plain[name]
+
+
+def test_a_recurrent_model_keeps_its_memory_and_leaves_out_convolutions_it_has_not():
+    config = recurrent_config()
+    config["actor"] = config["actor"] | {"cnn_cfg": None}
+    assert check_configuration(config)["actor"] == check_configuration(recurrent_config())["actor"]

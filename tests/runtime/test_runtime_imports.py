@@ -49,3 +49,17 @@ def test_a_cluster_without_ray_is_refused_with_the_extra():
         "A cluster needs Ray. Install it with: pip install 'dressage[ray]' "
         "(in a clone: pip install -e '.[ray]')"
     )
+
+
+def test_environments_on_ray_without_ray_are_refused_with_the_extra():
+    code = WITHOUT_RAY + (
+        "from dressage.errors import MissingExtraError\n"
+        "try:\n"
+        "    from dressage.runtime.ray_workers import make_ray_workers\n"
+        "except MissingExtraError as error:\n"
+        "    print(error)\n"
+    )
+    assert run_python(code) == (
+        "Workers on Ray need it. Install it with: pip install 'dressage[ray]' "
+        "(in a clone: pip install -e '.[ray]')"
+    )

@@ -129,8 +129,9 @@ def read(path: Path, device: str) -> dict[str, Any]:
             "tensors and plain values. NumPy scalars in rsl_rl's `infos` do that; save it again with those "
             f"turned into Python numbers. ({str(error).splitlines()[0]})"
         ) from error
-    except (EOFError, OSError, RuntimeError) as error:
-        raise CheckpointError(f"The checkpoint {path} is damaged: {error}") from error
+    # Bytes that are no checkpoint lead torch's reader anywhere: its stack runs empty, a text is no text.
+    except (EOFError, LookupError, OSError, RuntimeError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint {path} is damaged, or none: {error}") from error
     if not isinstance(content, dict) or "iter" not in content:
         raise CheckpointError(f"{path} is no checkpoint of rsl_rl's runner: it has no 'iter'.")
     return content

@@ -194,7 +194,7 @@ def _algorithm(given: Config, algorithm: type[Algorithm]) -> Config:
 
 
 def _model(given: Config, found: Callable[..., Any], name: str) -> Config:
-    own = _section(given, found, name, FILLED_IN["model"])
+    own = _section(_without_unused(given), found, name, FILLED_IN["model"])
     if own.get("distribution_cfg") is not None:
         where = f"{name}.distribution_cfg"
         kind = resolve(class_name(own["distribution_cfg"], where), where)
@@ -211,6 +211,16 @@ def _model(given: Config, found: Callable[..., Any], name: str) -> Config:
         else:
             own["cnn_cfg"] = _section(cnns, CNN, where, taken)
     return own
+
+
+def _without_unused(given: Config) -> Config:
+    """Leave out what a model without convolutions or memory has no use for, as mjlab's runner does.
+
+    Its dictionaries hold the entries of all models.
+    """
+    unused = [] if given.get("cnn_cfg", True) else ["cnn_cfg"]
+    unused += [] if given.get("rnn_type", True) else ["rnn_type", "rnn_hidden_dim", "rnn_num_layers"]
+    return {name: value for name, value in given.items() if name not in unused}
 
 
 def _section(given: Mapping[str, Any], owner: Callable[..., Any], where: str, own: Sequence[str]) -> Config:
