@@ -22,7 +22,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     draft = path.with_name(f".{path.name}.part")
     try:
         yield draft
-        with draft.open("rb") as file:
+        with draft.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(draft, path)
     except OSError as error:

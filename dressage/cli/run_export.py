@@ -81,12 +81,9 @@ def export_from_run(
         raise ConfigError(f"{run} has no seed {seed}. It has: {', '.join(map(str, record.seeds))}.")
     algorithm = algorithm_named(record.algorithm)
     policy = load_policy(algorithm, folder, record, seed)
-    policies = _deployables(algorithm, policy)
-    summary = read_summary(folder)
-    named = algorithm.signals(open_task(record.task), policy)
-    index = record.seeds.index(seed)
-    cards = cards_of(folder, record, index, list(policies), summary.get("steps_taken"), named)
-    cards = judged_cards(cards, read_limits(summary).get(seed))
+    summary, index = read_summary(folder), record.seeds.index(seed)
+    steps, limits = summary.get("steps_taken"), read_limits(summary).get(seed)
+    policies, cards = _with_cards(algorithm, folder, record, index, policy, steps, limits)
     place = folder.policy_of(seed, record.seeds)
     if len(policies) > 1 or output is None:
         chosen = file_format or ONNX
@@ -106,15 +103,28 @@ def _export_seed(
     limits: Mapping[int, SafetyReport],
 ) -> None:
     record, policy = plan.record, plan.trainer.policy(outcome.state, index)
-    policies = _deployables(plan.algorithm, policy)
-    steps = plan.trainer.steps_done(outcome.state)
-    named = plan.algorithm.signals(open_task(record.task), policy)
-    cards = cards_of(folder, record, index, list(policies), steps, named)
-    cards = judged_cards(cards, limits.get(record.seeds[index]))
+    steps, judged = plan.trainer.steps_done(outcome.state), limits.get(record.seeds[index])
+    policies, cards = _with_cards(plan.algorithm, folder, record, index, policy, steps, judged)
     for chosen in formats:
         # What the run's own policy folder holds is what training goes on from, so it keeps the critic.
         place = folder.policy_of(record.seeds[index], record.seeds)
         _write(policies, cards, place, chosen, critic=chosen == SAFETENSORS)
+
+
+def _with_cards(
+    algorithm: Algorithm[PolicyT],
+    folder: RunFolder,
+    record: RunRecord,
+    index: int,
+    policy: PolicyT,
+    steps: int | None,
+    limits: SafetyReport | None,
+) -> tuple[Mapping[str, Deployable], dict[str, Card]]:
+    """Return the policies of one seed of a run by agent, and their cards."""
+    policies = _deployables(algorithm, policy)
+    named = algorithm.signals(open_task(record.task), policy)
+    cards = cards_of(folder, record, index, list(policies), steps, named)
+    return policies, judged_cards(cards, limits)
 
 
 def _refuse_file(run: Path, output: Path | None, agents: int) -> None:

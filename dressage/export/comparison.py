@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dressage.export.numpy_policy import PROBABILITIES
 from dressage.learning.policy_graph import Arrays
 
 Function = Callable[[Arrays], Arrays]
@@ -103,7 +104,7 @@ def _compare_choices(graph: Mapping[str, Any], found: Arrays, live: Arrays, own_
         np.concatenate([outputs[name].reshape(len(outputs[name]), -1) for name in names], axis=1)
         for outputs in (found, live)
     )
-    probabilities = [port["name"] for port in graph["outputs"] if port["name"].startswith("probabilities")]
+    probabilities = [port["name"] for port in graph["outputs"] if port["name"].startswith(PROBABILITIES)]
     wrong = 0
     for component, (name, start) in enumerate(zip(probabilities, graph["start"], strict=True)):
         rows = np.flatnonzero(chosen[:, component] != wanted[:, component])

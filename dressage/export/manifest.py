@@ -43,13 +43,21 @@ def check_manifest(path: Path) -> dict[str, tuple[Path, str]]:
     Raises:
         CheckpointError: If the manifest itself is altered or none.
     """
+    return {agent: (file, _flaw_of(file, digest)) for agent, (file, digest) in listed_files(path).items()}
+
+
+def listed_files(path: Path) -> dict[str, tuple[Path, str]]:
+    """Return the file of each agent, which may be missing, and the checksum that it should have.
+
+    Raises:
+        CheckpointError: If the manifest itself is altered or none.
+    """
     content = path.read_bytes()
     check_seal(content, str(path))
     agents = read_description(content.decode(), str(path)).get("agents")
     if not isinstance(agents, dict):
         raise CheckpointError(f"{path} lists no policies of agents.")
-    files = {agent: path.parent / entry["file"] for agent, entry in agents.items()}
-    return {agent: (file, _flaw_of(file, agents[agent]["sha256_of_file"])) for agent, file in files.items()}
+    return {agent: (path.parent / entry["file"], entry["sha256_of_file"]) for agent, entry in agents.items()}
 
 
 def _flaw_of(file: Path, digest: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 _SEAL = re.compile(rb'\\?"sha256\\?":\\?"([0-9a-f]{64})\\?"')
 NAMED = 8
 """Numbers of an observation that an error names."""
-CHANCES = "probabilities"
+PROBABILITIES = "probabilities"
 """How the names of outputs begin that hold the probabilities of discrete actions."""
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
 
@@ -63,12 +63,7 @@ class NumpyPolicy:
             for function, weights in self._chain:
                 value = function(value, *weights)
             return value
-        values = arrange(self.description, observation, state)
-        outputs = self.run(values)
-        action = assemble(self.graph, outputs)
-        if not self.graph["states"]:
-            return action
-        return action, {name: outputs[after] for name, after in self.graph["states"].items()}
+        return answer(self.graph, self.run(arrange(self.description, observation, state)))
 
     def run(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Map all inputs of the graph, with any number of leading axes, to all values that it computes."""
@@ -229,18 +224,26 @@ def _observation_ports(description: dict[str, Any]) -> list[dict[str, Any]]:
     return [port for port in graph["inputs"] if port["name"] not in graph["states"]]
 
 
-def assemble(graph: dict[str, Any], outputs: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Put the action together that the environment takes.
+def answer(graph: dict[str, Any], outputs: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Return what `act` does: the environment's action, and with it the state of a recurrent policy.
 
     Raises:
         ValueError: If probabilities are NaN: the largest of them is then the first, and looks like a choice.
     """
     for name in outputs:
-        if name.startswith(CHANCES) and np.isnan(outputs[name]).any():
+        if name.startswith(PROBABILITIES) and np.isnan(outputs[name]).any():
             raise ValueError(
                 f"No action can be chosen: the {name} of the actions are NaN, as an observation or state "
                 "with NaN, or with numbers out of all bounds, makes them. Look at it before the policy does."
             )
+    action = _assembled(graph, outputs)
+    if not graph["states"]:
+        return action
+    return action, {name: outputs[after] for name, after in graph["states"].items()}
+
+
+def _assembled(graph: dict[str, Any], outputs: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Put the action together that the environment takes."""
     if graph["action_tree"] == "array":
         return outputs["action"]
     names = [port["name"] for port in graph["outputs"] if port["name"].startswith("action.")]
@@ -271,7 +274,7 @@ def _chain_to_action(graph: dict[str, Any], steps: list[Any]) -> tuple[list[Any]
             wanted = inputs[0]
     shape = tuple(graph["inputs"][0]["shape"])
     plain = [(port["name"], port["dtype"]) for port in graph["inputs"]] == [("observation", "float32")]
-    plain = plain and not any(port["name"].startswith(CHANCES) for port in graph["outputs"])
+    plain = plain and not any(port["name"].startswith(PROBABILITIES) for port in graph["outputs"])
     return (chain[::-1] if plain and shape and wanted == "observation" else []), shape
 
 

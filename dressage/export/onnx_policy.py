@@ -6,7 +6,7 @@ from typing import Any
 
 from dressage.errors import CheckpointError, MissingExtraError, install_command
 from dressage.export.batching import as_rows
-from dressage.export.numpy_policy import arrange, assemble
+from dressage.export.numpy_policy import answer, arrange
 from dressage.learning.policy_files import check_seal, read_description
 
 ONE_THREAD = 1  # A small network runs slower on several threads than on one.
@@ -46,12 +46,7 @@ class OnnxPolicy:
 
     def act(self, observation: Any, state: Any = None) -> Any:  # noqa: ANN401 (an array or a tree of them)
         """Choose the most likely action; see `NumpyPolicy.act`."""
-        values = arrange(self.description, observation, state)
-        outputs = self.run(values)
-        action = assemble(self.graph, outputs)
-        if not self.graph["states"]:
-            return action
-        return action, {name: outputs[after] for name, after in self.graph["states"].items()}
+        return answer(self.graph, self.run(arrange(self.description, observation, state)))
 
     def run(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Map all inputs of the graph, with any number of leading axes, to its outputs."""

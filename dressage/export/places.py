@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dressage.errors import CheckpointError, ConfigError
 from dressage.export.exporting import FORMATS
-from dressage.export.manifest import MANIFEST, check_manifest
+from dressage.export.manifest import MANIFEST, listed_files
 from dressage.learning.policy_files import read_policy_file
 
 ENDINGS = tuple(f".{name}" for name in FORMATS)
@@ -68,7 +68,7 @@ def _inside(folder: Path) -> Exported:
 
 def _listed(manifest: Path) -> tuple[Path, ...]:
     try:
-        files = check_manifest(manifest).values()
+        files = listed_files(manifest).values()
     except CheckpointError:
         return ()  # Whoever checks the manifest says so.
     return tuple(file for file, _ in files if file.is_file())

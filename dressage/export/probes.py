@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dressage.export.numpy_policy import PROBABILITIES
 from dressage.learning.policy_graph import Arrays
 
 Numbers = float | np.ndarray
@@ -69,7 +70,7 @@ def _numbers(rng: np.random.Generator, count: int, centre: Any, spread: Any) -> 
 
 def _legal(rng: np.random.Generator, count: int, graph: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """Draw masks of all discrete choices, `[N, sum(nvec)]`; each component keeps at least one choice."""
-    nvec = [_size(port) for port in graph["outputs"] if port["name"].startswith("probabilities")]
+    nvec = [_size(port) for port in graph["outputs"] if port["name"].startswith(PROBABILITIES)]
     parts = [rng.random((count, size)) < 0.6 for size in nvec]
     for part in parts:
         part[np.arange(count), rng.integers(0, part.shape[1], count)] = True

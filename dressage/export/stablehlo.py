@@ -8,7 +8,7 @@ import numpy as np
 
 from dressage.errors import CheckpointError
 from dressage.export.batching import as_rows
-from dressage.export.numpy_policy import arrange, assemble, bind, operations
+from dressage.export.numpy_policy import answer, arrange, bind, operations
 from dressage.learning.policy_files import pack, read_policy_file
 from dressage.learning.policy_graph import PolicyGraph
 
@@ -67,11 +67,7 @@ class StableHloPolicy:
 
     def act(self, observation: Any, state: Any = None) -> Any:  # noqa: ANN401 (an array or a tree of them)
         """Choose the most likely action; see `NumpyPolicy.act`."""
-        outputs = self.run(arrange(self.description, observation, state))
-        action = assemble(self.graph, outputs)
-        if not self.graph["states"]:
-            return action
-        return action, {name: outputs[after] for name, after in self.graph["states"].items()}
+        return answer(self.graph, self.run(arrange(self.description, observation, state)))
 
     def run(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Map all inputs of the graph, with any number of leading axes, to its outputs."""

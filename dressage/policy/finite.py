@@ -1,5 +1,6 @@
 """Owns the look for numbers that are not finite, in arrays of any framework."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,13 @@ def plain(array: Array) -> np.ndarray:
 
 def is_finite(array: Array) -> bool:
     """Whether every number is finite; arrays of whole numbers and flags always are."""
-    if not _is_floating(array):
-        return True
-    with np.errstate(over="ignore", invalid="ignore"):
-        # A finite sum has finite parts; it is an infinite one that needs a second look.
-        return bool(np.isfinite(float(array.sum()))) or bool(np.isfinite(plain(array)).all())
+    # A finite sum has finite parts; it is an infinite one that needs a second look.
+    return not _is_floating(array) or math.isfinite(_sum(array)) or bool(np.isfinite(plain(array)).all())
 
 
 def holds_nan(array: Array) -> bool:
     """Whether there is a NaN among the numbers."""
-    if not _is_floating(array):
-        return False
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isnan(float(array.sum()))) and bool(np.isnan(plain(array)).any())
+    return _is_floating(array) and math.isnan(_sum(array)) and bool(np.isnan(plain(array)).any())
 
 
 def first_broken(rows: np.ndarray) -> tuple[int, int]:
@@ -34,6 +29,11 @@ def first_broken(rows: np.ndarray) -> tuple[int, int]:
     broken = ~np.isfinite(rows).reshape(*rows.shape[:2], -1).all(-1)
     step, copy = np.argwhere(broken)[0].tolist()
     return step, copy
+
+
+def _sum(array: Array) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(array.sum())
 
 
 def _is_floating(array: Array) -> bool:
