@@ -113,7 +113,7 @@ def test_fifty_random_problems_agree_with_slsqp():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "dimension"), [(300, 2), (300, 3), (300, 6), (100, 12)])
+@pytest.mark.parametrize(("number", "dimension"), [(300, 2), (300, 3), (300, 6), (100, 12), (100, 20)])
 def test_a_thousand_random_problems_agree_with_slsqp(number, dimension):
     assert_optimal(number, dimension, seed=dimension)
 
