@@ -105,7 +105,6 @@ class Algorithm(ABC, Generic[PolicyT]):
         presets: Options that differ from the defaults, by task; each trains its task well.
         config_option: The option that a file given by `--config` fills as a whole; None where the file holds
             options themselves.
-        starts_from_policies: Whether training can go on from an exported policy.
     """
 
     name: ClassVar[str]
@@ -117,7 +116,6 @@ class Algorithm(ABC, Generic[PolicyT]):
     steps_option: ClassVar[str]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     config_option: ClassVar[str | None] = None
-    starts_from_policies: ClassVar[bool] = True
 
     @abstractmethod
     def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,48 +191,6 @@ class Algorithm(ABC, Generic[PolicyT]):
         """Name the numbers that a policy takes and gives; None where nobody knows them."""
         return task.signals() if isinstance(task, BaseEnv) else None
 
-    def adopt(self, shipped: Mapping[str, Any]) -> PolicyT:  # noqa: ARG002 (some algorithms do)
-        """Take policies that were read from exported files as this algorithm's own.
-
-        Args:
-            shipped: What `dressage.export.load_policy` gave, by agent.
-
-        Raises:
-            ConfigError: If it does not train such policies.
-        """
-        raise NotImplementedError(f"{self.title} adopts no policy.")
-
-    def options_of(self, policy: PolicyT) -> dict[str, Any]:
-        """Return the options that a policy fixes for whoever goes on training it.
-
-        Raises:
-            ConfigError: If policies of several agents do not go together.
-        """
-        raise NotImplementedError(f"{self.title} adopts no policy.")
-
-    def check_start(self, run: Trainable[PolicyT], policy: PolicyT) -> None:
-        """Refuse a policy that a run does not fit, before anything is compiled or written.
-
-        Raises:
-            ConfigError: If spaces, agents or networks differ; the text names what.
-        """
-        raise NotImplementedError(f"{self.title} adopts no policy.")
-
-    def start_from(
-        self,
-        run: Trainable[PolicyT],
-        state: Any,  # noqa: ANN401
-        policy: PolicyT,
-        *,
-        keep_statistics: bool,
-    ) -> Any:  # noqa: ANN401 (the run's own state)
-        """Put a policy into a fresh state of a run, which is used up.
-
-        Raises:
-            ConfigError: If the policy does not fit the run.
-        """
-        raise NotImplementedError(f"{self.title} adopts no policy.")
-
     @abstractmethod
     def play(self, task: AnyTask, policy: PolicyT, episodes: int, seed: int, *, stochastic: bool) -> Episodes:
         """Play one episode in each of several copies.
@@ -256,4 +212,50 @@ class Algorithm(ABC, Generic[PolicyT]):
             policy: Acts.
             seed: Draws the initial states.
             episodes: How many to choose from, at least 1.
+        """
+
+
+class FineTunable(Algorithm[PolicyT]):
+    """An algorithm whose training can start from policies that were exported."""
+
+    @abstractmethod
+    def adopt(self, shipped: Mapping[str, Any]) -> PolicyT:
+        """Take policies that were read from exported files as this algorithm's own.
+
+        Args:
+            shipped: What `dressage.export.load_policy` gave, by agent.
+
+        Raises:
+            ConfigError: If it does not train such policies.
+        """
+
+    @abstractmethod
+    def options_of(self, policy: PolicyT) -> dict[str, Any]:
+        """Return the options that a policy fixes for whoever goes on training it.
+
+        Raises:
+            ConfigError: If policies of several agents do not go together.
+        """
+
+    @abstractmethod
+    def check_start(self, run: Trainable[PolicyT], policy: PolicyT) -> None:
+        """Refuse a policy that a run does not fit, before anything is compiled or written.
+
+        Raises:
+            ConfigError: If spaces, agents or networks differ; the text names what.
+        """
+
+    @abstractmethod
+    def start_from(
+        self,
+        run: Trainable[PolicyT],
+        state: Any,  # noqa: ANN401
+        policy: PolicyT,
+        *,
+        keep_statistics: bool,
+    ) -> Any:  # noqa: ANN401 (the run's own state)
+        """Put a policy into a fresh state of a run, which is used up.
+
+        Raises:
+            ConfigError: If the policy does not fit the run.
         """

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from dressage.cli.algorithm import Algorithm
+from dressage.cli.algorithm import Algorithm, FineTunable
 from dressage.errors import ConfigError
 from dressage.export import load_policies, load_policy
 from dressage.export.loading import SAFETENSORS
@@ -19,7 +19,22 @@ PLACES = (FILE, MANIFEST, f"safetensors/{MANIFEST}", f"policy/{FILE}", f"policy/
 """Where policies lie in a folder: of files, of a run's policies, of a run."""
 
 
-def policy_for(algorithm: Algorithm[Any], path: Path) -> Any:  # noqa: ANN401 (the algorithm's own kind)
+def fine_tunable(algorithm: Algorithm[Any]) -> FineTunable[Any]:
+    """Return an algorithm as one that starts from policies.
+
+    Raises:
+        ConfigError: If it starts from none.
+    """
+    if not isinstance(algorithm, FineTunable):
+        raise ConfigError(
+            f"--init-from is for PPO and the learners of several agents; {algorithm.title} starts from no "
+            "exported policy. To go on with a run: dressage train --run RUN --resume. To begin from a "
+            "checkpoint of rsl_rl's runner, from Python: load_checkpoint(PATH) of the engine's learner."
+        )
+    return algorithm
+
+
+def policy_for(algorithm: FineTunable[Any], path: Path) -> Any:  # noqa: ANN401 (the algorithm's own kind)
     """Load policies that an algorithm may go on training.
 
     Args:
@@ -28,14 +43,8 @@ def policy_for(algorithm: Algorithm[Any], path: Path) -> Any:  # noqa: ANN401 (t
 
     Raises:
         CheckpointError: If a file is damaged, or no policy that loads back.
-        ConfigError: If there is none, it is another algorithm's, or the algorithm starts from none.
+        ConfigError: If there is none, or it is another algorithm's.
     """
-    if not algorithm.starts_from_policies:
-        raise ConfigError(
-            f"--init-from is for PPO and the learners of several agents; {algorithm.title} starts from no "
-            "exported policy. To go on with a run: dressage train --run RUN --resume. To begin from a "
-            "checkpoint of rsl_rl's runner, from Python: load_checkpoint(PATH) of the engine's learner."
-        )
     path = _place_of(path)
     if path.name == MANIFEST:
         _refuse_programs(path)

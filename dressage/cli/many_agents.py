@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dressage.cli.algorithm import Algorithm, Trainable
+from dressage.cli.algorithm import FineTunable, Trainable
 from dressage.cli.presets import IPPO_PRESETS
 from dressage.cli.task_names import AnyTask, TaskKind, environment_of
 from dressage.config import Option
@@ -54,7 +54,7 @@ CONSTRAINED_RUN = (
 """What a run of a learner under a cost limit has besides its own options."""
 
 
-class ManyAgents(Algorithm[PolicySet]):
+class ManyAgents(FineTunable[PolicySet]):
     """One learner of `dressage.rl` on functional environments of many agents and on PettingZoo's."""
 
     trains: ClassVar[TaskKind] = "multi"
@@ -101,7 +101,7 @@ class ManyAgents(Algorithm[PolicySet]):
         return policy.policies
 
     def adopt(self, shipped: Mapping[str, Any]) -> PolicySet:
-        """Take the policies of all agents; see `Algorithm.adopt`."""
+        """Take the policies of all agents; see `FineTunable.adopt`."""
         for agent, policy in shipped.items():
             if not isinstance(policy, PolicyAdapter):
                 raise ConfigError(
@@ -111,12 +111,12 @@ class ManyAgents(Algorithm[PolicySet]):
         return PolicySet(dict(shipped), self.learner.NAME, {})
 
     def options_of(self, policy: PolicySet) -> dict[str, Any]:
-        """Return what the policies' networks show; see `Algorithm.options_of`."""
+        """Return what the policies' networks show; see `FineTunable.options_of`."""
         known = {option.name for option in self.options}
         return {name: value for name, value in options_of(policy.policies).items() if name in known}
 
     def check_start(self, run: Trainable[PolicySet], policy: PolicySet) -> None:
-        """Refuse other agents, spaces and networks; see `Algorithm.check_start`."""
+        """Refuse other agents, spaces and networks; see `FineTunable.check_start`."""
         assert isinstance(run, MultiAgentTrainer), "`make_run` makes no other"
         run.check_start(policy)
 
@@ -128,7 +128,7 @@ class ManyAgents(Algorithm[PolicySet]):
         *,
         keep_statistics: bool,
     ) -> Any:  # noqa: ANN401 (the run's own state)
-        """Start from the policies of all agents; see `Algorithm.start_from`."""
+        """Start from the policies of all agents; see `FineTunable.start_from`."""
         assert isinstance(run, MultiAgentTrainer), "`make_run` makes no other"
         return run.start_from(state, policy, keep_statistics=keep_statistics)
 

@@ -78,7 +78,6 @@ class RslRl(Algorithm["FinishedPolicy"]):
         for task in SHIPPED.values()
     }
     config_option: ClassVar[str | None] = "rsl_rl"
-    starts_from_policies: ClassVar[bool] = False
 
     def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return every option; see `Algorithm.resolve`."""

@@ -11,7 +11,7 @@ import yaml
 
 from dressage.cli.algorithm import Algorithm, Trainable
 from dressage.cli.counts import read_count
-from dressage.cli.initial_policy import KEPT, described_start, keep_copy, policy_for
+from dressage.cli.initial_policy import KEPT, described_start, fine_tunable, keep_copy, policy_for
 from dressage.cli.known_algorithms import algorithm_for
 from dressage.cli.nested_options import apply_settings, differences, read_config
 from dressage.cli.start_up import machine, versions
@@ -83,9 +83,10 @@ def plan_run(request: Request) -> Plan:
     algorithm = algorithm_for(request.task, task, request.algorithm)
     if request.initial_policy is None:
         return _plan(new_record(request, algorithm), algorithm, task)
-    policy = policy_for(algorithm, request.initial_policy)
-    plan = _plan(new_record(request, algorithm, algorithm.options_of(policy)), algorithm, task)
-    algorithm.check_start(plan.trainer, policy)
+    learner = fine_tunable(algorithm)
+    policy = policy_for(learner, request.initial_policy)
+    plan = _plan(new_record(request, learner, learner.options_of(policy)), learner, task)
+    learner.check_start(plan.trainer, policy)
     return plan
 
 
@@ -140,9 +141,10 @@ def fresh_state(folder: RunFolder, plan: Plan) -> Any:  # noqa: ANN401 (the run'
     state, started = plan.trainer.init(), plan.record.initial_policy
     if not started:
         return state
-    policy = policy_for(plan.algorithm, keep_copy(folder, plan.record))
+    learner = fine_tunable(plan.algorithm)
+    policy = policy_for(learner, keep_copy(folder, plan.record))
     keep = started["statistics"] == KEPT
-    return plan.algorithm.start_from(plan.trainer, state, policy, keep_statistics=keep)
+    return learner.start_from(plan.trainer, state, policy, keep_statistics=keep)
 
 
 def default_folder(task: str, seed: int, root: Path = Path("runs")) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dressage import ppo
-from dressage.cli.algorithm import Algorithm, Trainable
+from dressage.cli.algorithm import FineTunable, Trainable
 from dressage.cli.presets import SINGLE_AGENT_PPO
 from dressage.cli.task_names import AnyTask, TaskKind
 from dressage.config import Option
@@ -20,7 +20,7 @@ from dressage.reporting.metric_rows import jsonable
 from dressage.reporting.rollouts import Episodes, play_episodes
 
 
-class SingleAgentPPO(Algorithm[ppo.Policy]):
+class SingleAgentPPO(FineTunable[ppo.Policy]):
     """PPO on functional environments and on Gymnasium's."""
 
     name: ClassVar[str] = "ppo"
@@ -55,7 +55,7 @@ class SingleAgentPPO(Algorithm[ppo.Policy]):
         return {AGENT: policy}
 
     def adopt(self, shipped: Mapping[str, Any]) -> ppo.Policy:
-        """Take the one policy that PPO trained; see `Algorithm.adopt`."""
+        """Take the one policy that PPO trained; see `FineTunable.adopt`."""
         policies = list(shipped.values())
         if len(policies) != 1 or not isinstance(policies[0], ppo.Policy):
             raise ConfigError(
@@ -65,12 +65,12 @@ class SingleAgentPPO(Algorithm[ppo.Policy]):
         return policies[0]
 
     def check_start(self, run: Trainable[ppo.Policy], policy: ppo.Policy) -> None:
-        """Refuse other spaces and networks; see `Algorithm.check_start`."""
+        """Refuse other spaces and networks; see `FineTunable.check_start`."""
         assert isinstance(run, ppo.Trainer), "`make_run` makes no other"
         run.check_start(policy)
 
     def options_of(self, policy: ppo.Policy) -> dict[str, Any]:
-        """Return what the policy's networks show; see `Algorithm.options_of`."""
+        """Return what the policy's networks show; see `FineTunable.options_of`."""
         return options_of(policy)
 
     def start_from(
@@ -81,7 +81,7 @@ class SingleAgentPPO(Algorithm[ppo.Policy]):
         *,
         keep_statistics: bool,
     ) -> Any:  # noqa: ANN401 (the run's own state)
-        """Start from a policy; see `Algorithm.start_from`."""
+        """Start from a policy; see `FineTunable.start_from`."""
         assert isinstance(run, ppo.Trainer), "`make_run` makes no other"
         return run.start_from(state, policy, keep_statistics=keep_statistics)
 
