@@ -1,11 +1,9 @@
-"""What the tests of the command line share: a cache of compiled programs, and short training."""
+"""What the tests of the command line share: its calls, and short trainings."""
 
 import math
-import os
 import subprocess
 import sys
 
-import jax
 import pytest
 from typer.testing import CliRunner
 
@@ -14,30 +12,13 @@ from tests.cli.short_training import SHORT
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    """A cache of compiled programs that all runs of a test session share; JAX forgets it at the end."""
-    folder = tmp_path_factory.mktemp("xla")
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
-    names = (
-        "jax_compilation_cache_dir",
-        "jax_persistent_cache_min_compile_time_secs",
-        "jax_persistent_cache_min_entry_size_bytes",
-    )
-    before = {name: getattr(jax.config, name) for name in names}
-    yield folder
-    del os.environ["JAX_COMPILATION_CACHE_DIR"]
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
-@pytest.fixture(scope="session")
-def dressage(cache):
+def dressage():
     """Run the command line in this process."""
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 @pytest.fixture(scope="session")
-def spawn(cache):
+def spawn():
     """Start the command line in a process of its own."""
     program = [sys.executable, "-c", "from dressage.cli.main import main; main()"]
 
