@@ -99,7 +99,7 @@ class HostCollector:
         drawn = split_copies(noise, [1 + axis for axis in axes], sizes)
         known = self._groups, state.agents
         rollouts = [
-            PartialRollout(*row, self._groups, known, self._act)
+            PartialRollout(*row, steps, self._groups, known, self._act)
             for row in zip(parts, starts, drawn, strict=True)
         ]
         for step in range(steps):

@@ -3,17 +3,18 @@
 import abc
 import itertools
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 from jax import Array
 
 from dressage.envs.adapters.gymnasium import HostVectorEnv
+from dressage.learning.host_recording import AgentsRecording, OutcomeRecording, Recording, record, seen
 from dressage.learning.records import Observed, Outcome
 from dressage.learning.scan_driver import GroupedEnv
-from dressage.workers import GroupObservation, GroupStep, WorkerGroup
+from dressage.workers import WorkerGroup
+from dressage.workers.history import EpisodeSums
 
 
 class HostGroupedEnv(Protocol):
@@ -29,7 +30,7 @@ class HostGroupedEnv(Protocol):
     saves_state: bool
 
     @property
-    def parts(self) -> "tuple[HostGroupedEnv, ...]": ...  # noqa: D102 (see Attributes)
+    def parts(self) -> "tuple[HostPart, ...]": ...  # noqa: D102 (see Attributes)
 
     def reset(self, key: Array) -> tuple[Observed, ...]:
         """Start every copy from seeds derived from `key`."""
@@ -60,6 +61,14 @@ class HostGroupedEnv(Protocol):
         ...
 
 
+class HostPart(HostGroupedEnv, Protocol):
+    """Copies that step together."""
+
+    def record(self, steps: int) -> Recording:
+        """Return what keeps the next `steps` steps, in place of `receive`."""
+        ...
+
+
 class _Whole(abc.ABC):
     """What steps as one, in this process: `send` steps."""
 
@@ -77,6 +86,10 @@ class _Whole(abc.ABC):
     def receive(self) -> tuple[Outcome, ...]:
         """Return what came of it."""
         return self._outcomes
+
+    def record(self, steps: int) -> Recording:
+        """Return what keeps the next `steps` steps."""
+        return OutcomeRecording(self, steps)
 
     @abc.abstractmethod
     def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
@@ -132,7 +145,7 @@ class HostSingleAgentEnv(_Whole):
     def reset(self, key: Array) -> tuple[Observed, ...]:
         """Start every copy from a seed drawn from `key`."""
         seed = int(jax.random.bits(key)) >> 1
-        return (Observed(_record(np.asarray(self._vector.reset(seed), np.float32))),)
+        return (Observed(record(np.asarray(self._vector.reset(seed), np.float32))),)
 
     def step(self, actions: tuple[Any, ...], resting: int = 0) -> tuple[Outcome, ...]:
         """Step every copy; rows whose action an autoreset ignored are not valid."""
@@ -140,14 +153,14 @@ class HostSingleAgentEnv(_Whole):
             raise ValueError(f"A vector environment steps as a whole, got {resting} copies that should rest.")
         step = self._vector.step(actions[0])
         outcome = Outcome(
-            observed=Observed(_record(step.observation)),
-            final_features=_record(step.final_observation),
-            rewards=_record(step.reward),
-            terminated=_record(step.terminated),
-            episode_ends=_record(step.terminated | step.truncated),
-            episode_returns=_record(step.episode_return),
-            episode_lengths=_record(step.episode_length),
-            valid=_record(step.valid),
+            observed=Observed(record(step.observation)),
+            final_features=record(step.final_observation),
+            rewards=record(step.reward),
+            terminated=record(step.terminated),
+            episode_ends=record(step.terminated | step.truncated),
+            episode_returns=record(step.episode_return),
+            episode_lengths=record(step.episode_length),
+            valid=record(step.valid),
         )
         return (outcome,)
 
@@ -184,7 +197,7 @@ class HostManyAgentsEnv:
         self.saves_state = workers.saves_state
         self._workers = workers
         self._lengths = np.zeros(self.copies, np.int32)
-        self._sums = [_Sums(len(group.agents), self.copies) for group in workers.layout.groups]
+        self._sums = [EpisodeSums((len(group.agents), self.copies)) for group in workers.layout.groups]
 
     def reset(self, key: Array) -> tuple[Observed, ...]:
         """Start every copy from a seed of its own, drawn from `key`."""
@@ -194,11 +207,11 @@ class HostManyAgentsEnv:
         """Start every copy from the seed given for it."""
         self._lengths[:] = 0
         for sums in self._sums:
-            sums.restart(np.ones(self.copies, bool))
-        return tuple(_seen(observation) for observation in self._workers.reset(seeds))
+            sums.restart()
+        return tuple(seen(observation) for observation in self._workers.reset(seeds))
 
     @property
-    def parts(self) -> tuple[HostGroupedEnv, ...]:
+    def parts(self) -> tuple[HostPart, ...]:
         """Itself alone."""
         return (self,)
 
@@ -214,17 +227,18 @@ class HostManyAgentsEnv:
             for single, action in zip(self.singles, actions, strict=True)
         )
         self._workers.send(stacked, resting)
-        self._lengths[: self.copies - resting] += 1
 
     def receive(self) -> tuple[Outcome, ...]:
         """Wait for the step that `send` started."""
-        step = self._workers.receive()
-        outcomes = tuple(
-            self._outcome(group, sums.add(group, step.ended), step.ended, shielded=layout.shielded)
-            for group, sums, layout in zip(step.groups, self._sums, self._workers.layout.groups, strict=True)
-        )
-        self._lengths[step.ended] = 0
-        return outcomes
+        step = self.record(1)
+        following = step.receive()
+        outcomes = jax.tree.map(lambda leaf: leaf[0], step.outcomes())
+        pairs = zip(outcomes, following, strict=True)
+        return tuple(outcome.replace(observed=observed) for outcome, observed in pairs)
+
+    def record(self, steps: int) -> Recording:
+        """Return what keeps the next `steps` steps."""
+        return AgentsRecording(self._workers, self._sums, self._lengths, steps)
 
     def state(self) -> Any:  # noqa: ANN401
         """Return the copies' state as arrays; empty where they have no way to save it, as most have."""
@@ -249,31 +263,6 @@ class HostManyAgentsEnv:
         """End the environments and whatever they run in."""
         self._workers.close()
 
-    def _outcome(
-        self, step: GroupStep, episode: tuple[np.ndarray, ...], over: np.ndarray, *, shielded: bool
-    ) -> Outcome:
-        """Turn one group's records into what the drivers take.
-
-        The last step of an agent that left without a flag is no sample: nobody knows what it led to.
-        """
-        shape = step.reward.shape
-        row = partial(_row, shape[0] == 1)
-        return Outcome(
-            observed=_seen(step.observation),
-            final_features=row(step.final_observation),
-            rewards=row(step.reward),
-            terminated=row(step.terminated),
-            episode_ends=row(step.ended),
-            episode_returns=row(episode[0].astype(np.float32)),
-            episode_lengths=row(episode[1]),
-            valid=row(step.alive_before & ~step.final_observation_missing),
-            costs=row(step.cost),
-            episode_costs=row(episode[2].astype(np.float32)),
-            copy_ends=row(np.broadcast_to(over, shape)),
-            copy_lengths=row(np.broadcast_to(self._lengths, shape).copy()),
-            intervened=row(step.intervened) if shielded else None,
-        )
-
 
 class JoinedEnv:
     """Parts side by side as one: their copies follow one another."""
@@ -285,7 +274,7 @@ class JoinedEnv:
         self._axes = tuple(0 if single else 1 for single in parts[0].singles)
 
     @property
-    def parts(self) -> tuple[HostGroupedEnv, ...]:
+    def parts(self) -> tuple[HostPart, ...]:
         """What steps without waiting for the others."""
         return self._parts
 
@@ -364,65 +353,6 @@ def join_copies(parts: Sequence[tuple[Any, ...]], axes: Sequence[int]) -> tuple[
     )
 
 
-class _Sums:
-    """What each agent of a group had of a copy's whole episode, also if it left before the end: `[A, B]`."""
-
-    def __init__(self, agents: int, copies: int) -> None:
-        self._returns = np.zeros((agents, copies))
-        self._lengths = np.zeros((agents, copies), np.int32)
-        self._costs = np.zeros((agents, copies))
-
-    def add(self, step: GroupStep, over: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return return, length and cost: of the agent's episode, or where a copy ended of the copy's."""
-        self._returns += step.reward
-        self._lengths += step.alive_before
-        self._costs += step.cost
-        shown = (
-            np.where(over, self._returns, step.episode_return),
-            np.where(over, self._lengths, step.episode_length),
-            np.where(over, self._costs, step.episode_cost),
-        )
-        if over.any():
-            self.restart(over)
-        return shown
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all sums."""
-        summed: dict[str, np.ndarray] = {
-            "returns": self._returns,
-            "lengths": self._lengths,
-            "costs": self._costs,
-        }
-        return {name: array.copy() for name, array in summed.items()}
-
-    def replace(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from what `arrays` returned."""
-        for name, own in (("returns", self._returns), ("lengths", self._lengths), ("costs", self._costs)):
-            own[...] = arrays[name]
-
-    def restart(self, copies: np.ndarray) -> None:
-        """Begin anew in the copies given, `[B]` bool."""
-        self._returns[:, copies] = 0
-        self._lengths[:, copies] = 0
-        self._costs[:, copies] = 0
-
-
 def _seeds(key: Array, copies: int) -> list[int]:
     seeds: list[int] = (np.asarray(jax.random.bits(key, (copies,))) >> 1).tolist()
     return seeds
-
-
-def _seen(observation: GroupObservation) -> Observed:
-    row = partial(_row, observation.features.shape[0] == 1)
-    mask = observation.action_mask
-    return Observed(row(observation.features), None if mask is None else row(mask))
-
-
-def _row(single: bool, values: np.ndarray) -> Array:
-    """Drop the agent axis of a group of one."""
-    return _record(values[0] if single else values)
-
-
-def _record(values: np.ndarray) -> Array:
-    """Let a NumPy array stand in a record: the compiled calls that read it take both kinds."""
-    return cast("Array", values)

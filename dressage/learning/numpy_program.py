@@ -139,7 +139,7 @@ class _Translation:
             closed = inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
             constants = [self.add(np.asarray(value)) for value in closed.consts]
             return self.translate(closed.jaxpr, constants, arguments)
-        if name in _UNCHANGED:
+        if name in _UNCHANGED or (name in _SHAPING and _same(equation.invars[0], equation.outvars[0])):
             return arguments
         if name == "dot_general":
             return [self._product(equation, arguments)]
@@ -176,13 +176,20 @@ class _Translation:
         self.flops += 2 * math.prod(batch) * height * width * summed
         result = equation.outvars[0].aval.shape
         arranged = (
-            self._append(_arrange((*left_batch, *rows, *left_sum), (*batch, height, summed)), arguments[0]),
-            self._append(
-                _arrange((*right_batch, *right_sum, *columns), (*batch, summed, width)), arguments[1]
+            self._arranged(arguments[0], left, (*left_batch, *rows, *left_sum), (*batch, height, summed)),
+            self._arranged(
+                arguments[1], right, (*right_batch, *right_sum, *columns), (*batch, summed, width)
             ),
         )
         product = self._append(np.matmul, *arranged)
         return product if result == (*batch, height, width) else self._append(_reshape(result), product)
+
+    def _arranged(
+        self, place: int, given: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]
+    ) -> int:
+        if order != tuple(range(len(order))):
+            return self._append(lambda x: x.transpose(order).reshape(shape), place)
+        return place if shape == given else self._append(_reshape(shape), place)
 
 
 def _aval(variable: Any) -> Any:  # noqa: ANN401
@@ -194,10 +201,10 @@ def _others(shape: tuple[int, ...], *taken: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(axis for axis in range(len(shape)) if not any(axis in axes for axes in taken))
 
 
-def _arrange(order: tuple[int, ...], shape: tuple[int, ...]) -> _Function:
-    if order == tuple(range(len(order))):
-        return _reshape(shape)
-    return lambda x: x.transpose(order).reshape(shape)
+def _same(before: Any, after: Any) -> bool:  # noqa: ANN401
+    """Whether two variables hold arrays of one shape and dtype."""
+    one, other = _aval(before), _aval(after)
+    return bool(one.shape == other.shape and one.dtype == other.dtype)
 
 
 def _reshape(shape: tuple[int, ...]) -> _Function:
@@ -247,6 +254,9 @@ def _plain(function: _Function) -> Callable[[Mapping[str, Any]], _Function]:
 _CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat2"}
 
 _UNCHANGED = {"stop_gradient", "optimization_barrier", "copy"}
+
+_SHAPING = {"broadcast_in_dim", "convert_element_type", "expand_dims", "reshape", "squeeze"}
+"""Operations that leave an array as it is where shape and dtype stay."""
 
 _OPERATIONS: dict[str, Callable[[Mapping[str, Any]], _Function]] = {
     "broadcast_in_dim": _broadcast,

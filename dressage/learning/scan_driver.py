@@ -4,7 +4,6 @@
 `ppo.train` calls it between evaluations inside one larger program; both give the same numbers.
 """
 
-from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import jax
@@ -189,11 +188,20 @@ def collect(
 def remember(outcomes: tuple[Outcome, ...], memories: tuple[Any, ...]) -> tuple[Observed, ...]:
     """Return what each group acts on next, with the memory to act on it; behind an end, memory is empty."""
     return tuple(
-        outcome.observed
-        if memory is None
-        else outcome.observed.replace(memory=jax.tree.map(partial(_keep_memory, outcome), memory))
+        outcome.observed if memory is None else recall(outcome.observed, memory, broken_off(outcome))
         for outcome, memory in zip(outcomes, memories, strict=True)
     )
+
+
+def recall(observed: Observed, memory: Any, over: Array) -> Observed:  # noqa: ANN401 (any tree of arrays)
+    """Put the memory after acting to what is seen next; empty where `over`, `[..., B]`."""
+    kept = jax.tree.map(lambda units: jnp.where(over[..., None], 0.0, units), memory)
+    return observed.replace(memory=kept)
+
+
+def broken_off(outcome: Outcome) -> Array:
+    """Return where nothing is to be remembered, `[..., B]` bool: an episode ended, or no agent was there."""
+    return outcome.episode_ends if outcome.valid is None else outcome.episode_ends | ~outcome.valid
 
 
 def record_rows(
@@ -266,9 +274,3 @@ def keep_resting(made: Array, new: Any, old: Any, axis: int) -> Any:  # noqa: AN
         return jnp.where(made.reshape(-1, *(1,) * (new.ndim - axis - 1)), new, old)
 
     return jax.tree.map(one, new, old)
-
-
-def _keep_memory(outcome: Outcome, memory: Array) -> Array:
-    """Forget where an episode ended or the agent was not there."""
-    over = outcome.episode_ends if outcome.valid is None else outcome.episode_ends | ~outcome.valid
-    return jnp.where(over[..., None], 0.0, memory)

@@ -160,11 +160,18 @@ def restored_state(like: LearnerState, saved: Any) -> LearnerState:  # noqa: ANN
 
 def agent_states(groups: tuple[Group, ...], states: tuple[Any, ...]) -> dict[str, Any]:
     """Return each agent's own state."""
-    return {
-        agent: group.agent_state(state, index)
+    agents = [agent for group in groups for agent in group.agents]
+    return dict(zip(agents, _apart(groups, states), strict=True))
+
+
+@jax.jit
+def _apart(groups: tuple[Group, ...], states: tuple[Any, ...]) -> list[Any]:
+    """Take stacked states apart in one compiled call: they are dozens of small arrays."""
+    return [
+        group.agent_state(state, index)
         for group, state in zip(groups, states, strict=True)
-        for index, agent in enumerate(group.agents)
-    }
+        for index in range(len(group.agents))
+    ]
 
 
 def _next_step(checkpoints: Checkpoints) -> int:

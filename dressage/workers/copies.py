@@ -38,6 +38,7 @@ class _Seat:
         "index",
         "mask",
         "observation",
+        "shape",
         "vector",
     )
 
@@ -50,6 +51,7 @@ class _Seat:
         self.final = blocks.final_observation[row, copy]
         self.mask = blocks.mask[row, copy]
         self.vector = group.observation.is_vector and group.mask_from != "observation"
+        self.shape = self.observation.shape
         self.alive = False
         self.gone = False  # Ended by a flag, and not seen to have left `env.agents` since.
         self.action: Any = None
@@ -331,7 +333,7 @@ class EnvCopies:
 
     def _observe(self, copy: int, seat: _Seat, row: Any, observation: Any, info: Any) -> None:  # noqa: ANN401
         """Write an observation, and the mask of the next action unless `info` is None: the agent is gone."""
-        if seat.vector and isinstance(observation, np.ndarray) and observation.shape == row.shape:
+        if seat.vector and isinstance(observation, np.ndarray) and observation.shape == seat.shape:
             row[...] = observation
         else:
             self._observe_slowly(copy, seat, row, observation)

@@ -4,6 +4,7 @@ A `Stepper` moves environments and leaves results in blocks; `StepperGroup` chec
 numbers after it, counts episodes, and hands out records that stay as they are.
 """
 
+import math
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
@@ -15,6 +16,7 @@ from dressage.config import whole_number
 from dressage.errors import ConfigError, EnvironmentContractError, NonFiniteError
 from dressage.workers.blocks import Blocks, GroupBlocks
 from dressage.workers.copies import place
+from dressage.workers.history import EpisodeSums, EpisodeTotals, GroupHistory, History
 from dressage.workers.layout import ROUNDING, ActionPart, AgentGroup, ParallelLayout
 from dressage.workers.records import GroupObservation, GroupStep, HostObservation, HostParallelStep
 
@@ -71,6 +73,21 @@ class WorkerGroup(Protocol):
 
     def receive(self) -> HostParallelStep:
         """Wait for the step that `send` started."""
+        ...
+
+    def history(self, steps: int) -> History:
+        """Return room for what `steps` steps will bring."""
+        ...
+
+    def receive_into(self, history: History) -> None:
+        """Wait for the step that `send` started, and keep it behind those that were kept before."""
+        ...
+
+    def count(self, history: History) -> tuple[EpisodeTotals, ...]:
+        """Return what every agent's episode had brought at each step, group by group.
+
+        To be asked once for each history, before steps are kept in another.
+        """
         ...
 
     def split(self) -> "tuple[WorkerGroup, ...]":
@@ -153,7 +170,12 @@ class StepperGroup:
         self.num_envs = stepper.blocks.ended.shape[0]
         self._stepper = stepper
         self._parts = [[_PartCheck(part) for part in group.action.parts] for group in layout.groups]
-        self._counts = [EpisodeCounts(blocks.reward.shape) for blocks in stepper.blocks.groups]
+        self._counts = [EpisodeSums(blocks.reward.shape) for blocks in stepper.blocks.groups]
+        self._numbers = [
+            numbers
+            for blocks in stepper.blocks.groups
+            for numbers in (blocks.final_observation, blocks.reward, blocks.cost, blocks.observation)
+        ]
         self._steps = np.zeros(self.num_envs, np.int64)
         self._state = "new"
 
@@ -182,7 +204,8 @@ class StepperGroup:
             raise ConfigError(f"reset needs {self.num_envs} seeds, integers >= 0, got {given}.")
         self._stepper.blocks.seeds[:] = whole
         self._steps[:] = 0
-        self._counts = [EpisodeCounts(blocks.reward.shape) for blocks in self._stepper.blocks.groups]
+        for counts in self._counts:
+            counts.restart()
         self._closing_on_error(self._stepper.reset)
         self._closing_on_error(self._check_observations)
         self._state = "ready"
@@ -238,7 +261,8 @@ class StepperGroup:
     def send(self, actions: Actions, resting: int = 0) -> None:
         """Start a step; see `step`."""
         self._check_open("ready")
-        self._stepper.blocks.resting[:] = np.arange(self.num_envs) >= self.num_envs - resting
+        self._stepper.blocks.resting[:] = False
+        self._stepper.blocks.resting[self.num_envs - resting :] = True
         if len(actions) != len(self.layout.groups):
             raise EnvironmentContractError(
                 f"step needs actions for {len(self.layout.groups)} groups of agents, got {len(actions)}."
@@ -250,16 +274,28 @@ class StepperGroup:
 
     def receive(self) -> HostParallelStep:
         """Wait for the step that `send` started; see `step`."""
+        history = self.history(1)
+        self.receive_into(history)
+        pairs = zip(history.groups, self.count(history), strict=True)
+        return HostParallelStep(tuple(_group_step(*pair) for pair in pairs), history.ended[0])
+
+    def history(self, steps: int) -> History:
+        """Return room for what `steps` steps will bring."""
+        return History(self._stepper.blocks, steps)
+
+    def receive_into(self, history: History) -> None:
+        """Wait for the step that `send` started, and keep it behind those before; see `step`."""
         self._check_open("stepping")
         self._closing_on_error(self._stepper.receive)
         self._closing_on_error(self._check_results)
         self._state = "ready"
         self._steps += ~self._stepper.blocks.resting
-        groups = tuple(
-            _group_step(blocks, counts)
-            for blocks, counts in zip(self._stepper.blocks.groups, self._counts, strict=True)
-        )
-        return HostParallelStep(groups, self._stepper.blocks.ended.copy())
+        history.keep()
+
+    def count(self, history: History) -> tuple[EpisodeTotals, ...]:
+        """Return what every agent's episode had brought at each step, by group; see `WorkerGroup.count`."""
+        pairs = zip(self._counts, history.groups, strict=True)
+        return tuple(counts.add(steps, steps.over) for counts, steps in pairs)
 
     def split(self) -> "tuple[StepperGroup, ...]":
         """Return groups over the same copies, none of which waits for another; one where all step as one.
@@ -316,6 +352,8 @@ class StepperGroup:
                 )
 
     def _check_results(self) -> None:
+        if self._all_finite():
+            return
         for layout, blocks in zip(self.layout.groups, self._stepper.blocks.groups, strict=True):
             self._check_finite(layout, blocks.final_observation, "final observation")
             self._check_finite(layout, blocks.reward, "reward")
@@ -327,15 +365,15 @@ class StepperGroup:
         for layout, blocks in zip(self.layout.groups, self._stepper.blocks.groups, strict=True):
             self._check_finite(layout, blocks.observation, "observation")
 
+    def _all_finite(self) -> bool:
+        """Whether no number can be wrong: a sum is infinite or NaN where one of its numbers is."""
+        with np.errstate(over="ignore", invalid="ignore"):  # It is as well where it overflows.
+            return math.isfinite(sum(float(numbers.sum()) for numbers in self._numbers))
+
     def _place(self, copy: int) -> str:
         return place(self._first_copy + copy, int(self._steps[copy]))
 
     def _check_finite(self, layout: AgentGroup, values: npt.NDArray[np.float32], field: str) -> None:
-        # A sum is infinite or NaN where an element is, or where it overflows: then each is looked at.
-        with np.errstate(over="ignore", invalid="ignore"):
-            suspicious = not np.isfinite(values.sum())
-        if not suspicious:
-            return
         broken = ~np.isfinite(values.reshape(*values.shape[:2], -1)).all(-1)
         if broken.any():
             row, copy = np.argwhere(broken)[0].tolist()
@@ -349,42 +387,6 @@ class StepperGroup:
             )
 
 
-class EpisodeCounts:
-    """Running returns, lengths and costs of every agent's open episode; arrays `[A, B]`."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._returns = np.zeros(shape)
-        self._costs = np.zeros(shape)
-        self._lengths = np.zeros(shape, np.int32)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return copies of all that is counted."""
-        counted: dict[str, npt.NDArray[Any]] = {
-            "returns": self._returns,
-            "costs": self._costs,
-            "lengths": self._lengths,
-        }
-        return {name: array.copy() for name, array in counted.items()}
-
-    def replace(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `arrays` returned."""
-        for name, own in (("returns", self._returns), ("costs", self._costs), ("lengths", self._lengths)):
-            own[...] = arrays[name]
-
-    def add(self, blocks: GroupBlocks) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-        """Count a step; returns copies of returns, lengths and costs with this step in them."""
-        self._returns += blocks.reward
-        self._costs += blocks.cost
-        self._lengths += blocks.alive_before
-        counted = self._returns.copy(), self._lengths.copy(), self._costs.copy()
-        over = ~blocks.alive
-        if over.any() or blocks.terminated.any() or blocks.truncated.any():
-            over |= blocks.terminated | blocks.truncated
-            for array in (self._returns, self._costs, self._lengths):
-                array[over] = 0
-        return counted
-
-
 class _PartCheck:
     """Checks and writes one part of the actions of a group."""
 
@@ -394,6 +396,8 @@ class _PartCheck:
         low, high = (np.array(bound).reshape(part.shape) for bound in (part.low, part.high))
         self._low, self._high = low, high
         self._bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
+        # What every component allows, as is quickly told.
+        self._common = (int(low.max()), int(high.min())) if self._whole else None
         if self._whole:
             self._least, self._most = low, high
         else:
@@ -413,6 +417,11 @@ class _PartCheck:
 
         What rounding to float32 has carried past a bound is put back onto it.
         """
+        if self._common is not None and values.dtype.kind in "iu":
+            least, most = self._common
+            if values.min() >= least and values.max() <= most:
+                block[...] = values
+                return None
         if self._whole and values.dtype.kind not in "iub":
             whole = values == np.round(values)
             right = whole & (values >= self._least) & (values <= self._most)
@@ -439,21 +448,21 @@ def _observation(blocks: GroupBlocks) -> GroupObservation:
     return GroupObservation(blocks.observation.copy(), blocks.alive.copy(), mask)
 
 
-def _group_step(blocks: GroupBlocks, counts: EpisodeCounts) -> GroupStep:
-    returns, lengths, costs = counts.add(blocks)
+def _group_step(kept: GroupHistory, totals: EpisodeTotals) -> GroupStep:
+    mask = kept.mask[0] if kept.mask.shape[-1] else None
     return GroupStep(
-        observation=_observation(blocks),
-        final_observation=blocks.final_observation.copy(),
-        reward=blocks.reward.copy(),
-        cost=blocks.cost.copy(),
-        terminated=blocks.terminated.copy(),
-        truncated=blocks.truncated.copy(),
-        alive_before=blocks.alive_before.copy(),
-        final_observation_missing=blocks.missing.copy(),
-        episode_return=returns,
-        episode_length=lengths,
-        episode_cost=costs,
-        intervened=blocks.intervened.copy(),
+        observation=GroupObservation(kept.observation[0], kept.alive[0], mask),
+        final_observation=kept.final_observation[0],
+        reward=kept.reward[0],
+        cost=kept.cost[0],
+        terminated=kept.terminated[0],
+        truncated=kept.truncated[0],
+        alive_before=kept.alive_before[0],
+        final_observation_missing=kept.missing[0],
+        episode_return=totals.returns[0],
+        episode_length=totals.lengths[0],
+        episode_cost=totals.costs[0],
+        intervened=kept.intervened[0],
     )
 
 
