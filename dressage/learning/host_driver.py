@@ -23,7 +23,7 @@ from dressage.learning.evaluation import (
 )
 from dressage.learning.faults import latch_fault, raise_fault
 from dressage.learning.host_env import HostGroupedEnv, join_copies, rest_of_parts, split_copies
-from dressage.learning.host_rollout import PartialRollout
+from dressage.learning.host_rollout import PartialRollout, first_done
 from dressage.learning.metrics import ChunkSums
 from dressage.learning.numpy_program import HostCall
 from dressage.learning.records import AgentState, Experience, Fault, LearnerState, Observed, Outcome
@@ -98,15 +98,19 @@ class HostCollector:
         starts = split_copies(observed, axes, sizes)
         drawn = split_copies(noise, [1 + axis for axis in axes], sizes)
         known = self._groups, state.agents
+        rests = rest_of_parts(surplus, parts)
         rollouts = [
-            PartialRollout(*row, steps, self._groups, known, self._act)
-            for row in zip(parts, starts, drawn, strict=True)
+            PartialRollout(part, start, noise, steps, resting, self._groups, known, self._act)
+            for part, start, noise, resting in zip(parts, starts, drawn, rests, strict=True)
         ]
-        for step in range(steps):
-            rests = rest_of_parts(surplus if step == steps - 1 else 0, parts)
-            for rollout, resting in zip(rollouts, rests, strict=True):
-                rollout.receive()
-                rollout.send(step, resting)
+        for rollout in rollouts:
+            rollout.send()
+        under_way = list(rollouts)
+        while under_way:
+            rollout = first_done(under_way)
+            under_way.remove(rollout)
+            if rollout.go_on():
+                under_way.append(rollout)
         ends = [rollout.finish() for rollout in rollouts]
         along = join_copies([records for records, _ in ends], [1 + axis for axis in axes])
         observed = join_copies([seen for _, seen in ends], axes)

@@ -64,6 +64,10 @@ class HostGroupedEnv(Protocol):
 class HostPart(HostGroupedEnv, Protocol):
     """Copies that step together."""
 
+    def descriptor(self) -> int | None:
+        """Return the file descriptor that becomes readable when a step is done; None where nothing tells."""
+        ...
+
     def record(self, steps: int) -> Recording:
         """Return what keeps the next `steps` steps, in place of `receive`."""
         ...
@@ -86,6 +90,10 @@ class _Whole(abc.ABC):
     def receive(self) -> tuple[Outcome, ...]:
         """Return what came of it."""
         return self._outcomes
+
+    def descriptor(self) -> None:
+        """Return None: nothing tells, since a step is done when `send` returns."""
+        return
 
     def record(self, steps: int) -> Recording:
         """Return what keeps the next `steps` steps."""
@@ -235,6 +243,10 @@ class HostManyAgentsEnv:
         outcomes = jax.tree.map(lambda leaf: leaf[0], step.outcomes())
         pairs = zip(outcomes, following, strict=True)
         return tuple(outcome.replace(observed=observed) for outcome, observed in pairs)
+
+    def descriptor(self) -> int | None:
+        """Return the file descriptor that becomes readable when a step is done; None where nothing tells."""
+        return self._workers.descriptor()
 
     def record(self, steps: int) -> Recording:
         """Return what keeps the next `steps` steps."""

@@ -75,6 +75,10 @@ class WorkerGroup(Protocol):
         """Wait for the step that `send` started."""
         ...
 
+    def descriptor(self) -> int | None:
+        """Return the file descriptor that becomes readable when a step is done; None where nothing tells."""
+        ...
+
     def history(self, steps: int) -> History:
         """Return room for what `steps` steps will bring."""
         ...
@@ -131,6 +135,15 @@ class SplitStepper(Protocol):
 
     def split(self) -> Sequence[Stepper]:
         """Return a stepper for each worker, over neighbouring copies in their order."""
+        ...
+
+
+@runtime_checkable
+class Announcing(Protocol):
+    """A `Stepper` whose end of a step can be seen from outside."""
+
+    def descriptor(self) -> int:
+        """Return the file descriptor that becomes readable when a step is done."""
         ...
 
 
@@ -278,6 +291,10 @@ class StepperGroup:
         self.receive_into(history)
         pairs = zip(history.groups, self.count(history), strict=True)
         return HostParallelStep(tuple(_group_step(*pair) for pair in pairs), history.ended[0])
+
+    def descriptor(self) -> int | None:
+        """Return the file descriptor that becomes readable when a step is done; None where nothing tells."""
+        return self._stepper.descriptor() if isinstance(self._stepper, Announcing) else None
 
     def history(self, steps: int) -> History:
         """Return room for what `steps` steps will bring."""

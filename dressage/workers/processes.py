@@ -148,6 +148,10 @@ class WorkerStepper:
         """Wait for the worker."""
         self._whole.wait(self._workers)
 
+    def descriptor(self) -> int:
+        """Return what becomes readable when the worker has answered."""
+        return self._workers[0].answers.fileno()
+
     def close(self) -> None:
         """End all workers."""
         self._whole.close()

@@ -1,9 +1,12 @@
 """Copies on the host in parts: cut, joined, and who rests."""
 
+import os
+
 import numpy as np
 import pytest
 
 from dressage.learning.host_env import join_copies, rest_of_parts, split_copies
+from dressage.learning.host_rollout import first_done
 
 
 class Part:
@@ -33,3 +36,25 @@ def test_one_part_is_handed_on_as_it_is():
     records = (np.zeros(3),)
     assert split_copies(records, (0,), (3,)) == [records]
     assert join_copies([records], (0,)) is records
+
+
+class Sent:
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+
+
+def test_the_part_that_is_done_goes_before_those_sent_out_earlier():
+    pipes = [os.pipe() for _ in range(3)]
+    parts = [Sent(reader) for reader, _ in pipes]
+    for index in (2, 1):
+        os.write(pipes[index][1], b"d")
+        assert first_done(parts) is parts[index]  # Of two that are done, the one sent out first.
+    assert first_done(parts[:1]) is parts[0]
+    for pipe in pipes:
+        for end in pipe:
+            os.close(end)
+
+
+def test_parts_whose_end_nothing_tells_take_turns():
+    parts = [Sent(None), Sent(None)]
+    assert first_done(parts) is parts[0]
