@@ -249,7 +249,7 @@ class Weights:
     """
 
     version: int
-    arrays: Mapping[str, np.ndarray]
+    arrays: Mapping[str, Array]
 
 
 class RolloutEnv(Protocol):
@@ -369,8 +369,13 @@ class BasePolicy(ABC):
         """Load what `get_trainable_parameters` returned; modules, names and shapes must match."""
 
     @abstractmethod
-    def weights(self) -> Weights:
-        """Return a snapshot as NumPy arrays."""
+    def weights(self, *, host: bool = True) -> Weights:
+        """Return a snapshot.
+
+        Args:
+            host: Whether the arrays become NumPy's; False keeps the policy's own, for workers in the same
+                process.
+        """
 
     @abstractmethod
     def load_weights(self, weights: Weights) -> None:

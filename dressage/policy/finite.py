@@ -32,7 +32,9 @@ def first_broken(rows: np.ndarray) -> tuple[int, int]:
 
 
 def _sum(array: Array) -> float:
-    with np.errstate(over="ignore", invalid="ignore"):
+    if not isinstance(array, np.ndarray):
+        return float(array.sum())
+    with np.errstate(over="ignore", invalid="ignore"):  # NumPy alone warns where a sum overflows.
         return float(array.sum())
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from dressage.runtime.records import EpisodeSums
 
@@ -49,7 +49,7 @@ class Counters:
 
     def metrics(self) -> dict[str, float]:
         """Return all counts by name."""
-        return {f"runtime/{name}": float(value) for name, value in asdict(self).items()}
+        return {f"runtime/{name}": float(value) for name, value in vars(self).items()}
 
 
 @dataclass

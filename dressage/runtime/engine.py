@@ -235,7 +235,7 @@ class Engine:
         self.learner.init_train(self._train_config, replace(self._hellos[0].meta, num_envs=copies))
         self._waiting: list[deque[Collected]] = [deque() for _ in self._hellos]
         self._ordered = [False] * len(self._hellos)
-        self._weights: Weights = self.learner.weights()
+        self._publish()
 
     def _update(self, updates: int) -> Mapping[str, Any]:
         """Collect, learn and publish once; returns the row of metrics."""
@@ -263,7 +263,7 @@ class Engine:
         return self._emit({"kind": "train", **rate, **metrics, **counts, **seconds})
 
     def _publish(self) -> None:
-        self._weights = self.learner.weights()
+        self._weights: Weights = self.learner.weights(host=not self._transport.in_process)
 
     def _collect(self, *, last: bool) -> list[Collected]:
         """Return one fragment of every worker.

@@ -17,6 +17,7 @@ class InlineTransport:
     """
 
     travelling_stream = False
+    in_process = True
 
     def __init__(self, spec: RunSpec, *, shares_stream: bool) -> None:
         self._spec = spec

@@ -28,6 +28,7 @@ class ProcessTransport:
     """
 
     travelling_stream = True
+    in_process = False
 
     def __init__(self, spec: RunSpec, config: RuntimeConfig) -> None:
         self._spec = pickled(spec)

@@ -27,6 +27,7 @@ class RayTransport:
     """
 
     travelling_stream = True
+    in_process = False
 
     def __init__(self, spec: RunSpec, config: RuntimeConfig) -> None:
         self._config = config

@@ -149,9 +149,11 @@ class Transport(Protocol):
     Attributes:
         travelling_stream: Whether orders and fragments must carry the random stream for worker and learner to
             share it: false where both draw from the stream of one process anyway.
+        in_process: Whether workers live in the learner's process, so that weights need not be NumPy's.
     """
 
     travelling_stream: bool
+    in_process: bool
 
     def start(self, worker: int, seed: int) -> None:
         """Begin to make a worker, in place of the one of that number if there was one."""

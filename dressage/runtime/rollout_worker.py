@@ -237,13 +237,14 @@ class OpenEpisodes:
         """Count a fragment; returns the episodes that it finished."""
         rewards = plain(fragment.steps["reward"]).astype(np.float64)
         ends = plain(fragment.steps["terminated"]) | plain(fragment.steps["truncated"])
+        if not ends.any():
+            self.rows[0] += rewards.sum(axis=0)
+            self.rows[1] += len(rewards)
+            return EpisodeSums()
         # Running totals since the fragment's episodes began, as if none had ended: [2, T, N].
-        ones = np.ones_like(rewards)
-        totals = self.rows[:, None] + np.cumsum([rewards, ones], axis=1)
+        totals = self.rows[:, None] + np.cumsum([rewards, np.ones_like(rewards)], axis=1)
         self.rows = totals[:, -1].copy()
         copies, steps = np.nonzero(ends.T)  # by copy, then by step
-        if len(copies) == 0:
-            return EpisodeSums()
         reached = totals[:, steps, copies]
         same_copy = copies[1:] == copies[:-1]
         finished = reached.copy()

@@ -104,6 +104,11 @@ def test_intrinsic_rewards_and_their_normalisers_equal_those_of_the_runner():
     assert metrics["training/rnd_loss"] > 0.0
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "rmsprop"])
+def test_every_optimiser_equals_that_of_the_runner(optimizer):
+    assert_equal_after_five_iterations(ppo_config(optimizer=optimizer), short_pendulum)
+
+
 def test_symmetric_augmentation_and_mirror_loss_equal_those_of_the_runner():
     metrics = assert_equal_after_five_iterations(ppo_config(symmetry_cfg=SYMMETRY), short_pendulum)
     assert metrics["training/symmetry_loss"] > 0.0

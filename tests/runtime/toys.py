@@ -87,7 +87,7 @@ class LinearPolicy(BasePolicy):
     def load_state_dict(self, state_dict):
         self.parameters = {name: np.array(array) for name, array in state_dict["linear"].items()}
 
-    def weights(self):
+    def weights(self, *, host=True):
         return Weights(self.version, {name: array.copy() for name, array in self.parameters.items()})
 
     def load_weights(self, weights):

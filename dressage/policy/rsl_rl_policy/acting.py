@@ -4,7 +4,6 @@ All of it runs in torch's inference mode, in which recurrent states live.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -97,18 +96,35 @@ def answer(
             f"The return is one of {env_ret.env_id!r}, and the response was for {pending.env_id!r}."
         )
     device = pending.action.device
-    reward = _answered(env_ret, "last_reward", pending).to(device, copy=True)
-    if not reward.is_floating_point():
-        reward = reward.float()
-    terminated = _answered(env_ret, "last_terminated", pending).to(device, torch.bool, copy=True)
-    truncated = _answered(env_ret, "last_truncated", pending).to(device, torch.bool, copy=True)
-    fields: dict[str, Any] = {"reward": reward, "terminated": terminated, "truncated": truncated}
-    if pending.value is not None:
-        fields |= _bootstrap(algorithm, layout, env_ret, pending.value, terminated, truncated, rule)
-    dones = terminated | truncated
+    given = _answered(env_ret, "last_reward", pending)
+    reward = _own(given, device, given.dtype if given.is_floating_point() else torch.float32)
+    terminated = _own(_answered(env_ret, "last_terminated", pending), device, torch.bool)
+    truncated = _own(_answered(env_ret, "last_truncated", pending), device, torch.bool)
+    limited = bool(truncated.any())
+    bootstrap: dict[str, Any] = {}
+    if pending.value is not None and limited:
+        bootstrap = _bootstrap(algorithm, layout, env_ret, pending.value, terminated, truncated, rule)
+    elif pending.value is not None:
+        bootstrap = {"bootstrap_value": torch.zeros_like(truncated, dtype=torch.float32)}
+    dones = terminated | truncated if limited else terminated
     for name in models:
         getattr(algorithm, name).reset(dones)
-    return replace(pending, **fields)
+    # Every step comes here, and `dataclasses.replace` takes twice as long.
+    return PolicyResponse(
+        env_id=pending.env_id,
+        observation=pending.observation,
+        action=pending.action,
+        version=pending.version,
+        value=pending.value,
+        log_prob=pending.log_prob,
+        distribution_params=pending.distribution_params,
+        hidden_state=pending.hidden_state,
+        extras=pending.extras,
+        reward=reward,
+        terminated=terminated,
+        truncated=truncated,
+        **bootstrap,
+    )
 
 
 def hidden_state(algorithm: Algorithm, models: tuple[str, str]) -> dict[str, Tensor]:
@@ -148,14 +164,20 @@ def _answered(env_ret: EnvRet, field: str, pending: PolicyResponse) -> Tensor:
             f"The return of {env_ret.env_id!r} has no {field}, so it answers no action. Give postprocess "
             "what the environment returned to the step."
         )
-    tensor = as_numbers(value, f"{field} of {env_ret.env_id!r}")
+    tensor = value if isinstance(value, Tensor) else as_numbers(value, f"{field} of {env_ret.env_id!r}")
     copies = pending.action.shape[0]
-    if tuple(tensor.shape) != (copies,):
+    if tensor.shape != (copies,):
         raise EnvironmentContractError(
             f"{field} of {env_ret.env_id!r} has shape {list(tensor.shape)}; {copies} environments need "
             f"[{copies}]."
         )
     return tensor
+
+
+def _own(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return a copy on a device."""
+    moved = tensor.to(device, dtype)
+    return moved.clone() if moved is tensor else moved
 
 
 def _bootstrap(
@@ -168,13 +190,11 @@ def _bootstrap(
     rule: TimeOutRule,
 ) -> dict[str, Any]:
     """Return a transition's fields on what follows time limits; `before` is the value before the step."""
-    value = torch.zeros_like(truncated, dtype=torch.float32)
-    if not bool(truncated.any()):
-        return {"bootstrap_value": value}
     if rule == "rsl_rl" or env_ret.final_observation is None:
         # rsl_rl's rule: the value before the step stands for the value after it.
         value = torch.squeeze(before * truncated.unsqueeze(1), 1)
         return {"bootstrap_value": value, "bootstrap_rule": "rsl_rl"}
+    value = torch.zeros_like(truncated, dtype=torch.float32)
     rows = (truncated & ~terminated).nonzero().squeeze(1)
     if len(rows) == 0:
         return {"bootstrap_value": value, "bootstrap_rule": "final_observation"}

@@ -6,6 +6,7 @@ Names in a fragment are paths: `observation/GROUP`, `action`, `reward`, `termina
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -15,10 +16,16 @@ from torch import Tensor
 from dressage.errors import EnvironmentContractError, RolloutError
 from dressage.policy.base_policy import EnvRet, Fragment, PolicyResponse
 from dressage.policy.rsl_rl_policy.layout import Layout
-from dressage.policy.rsl_rl_policy.module_states import as_array, as_tensor
+from dressage.policy.rsl_rl_policy.module_states import as_arrays, as_tensor
 from dressage.policy.rsl_rl_policy.observations import checked_groups
 
 Tensors = dict[str, Tensor]
+
+SINGLE = ("action", "value", "log_prob", "reward", "terminated", "truncated", "bootstrap_value")
+"""Fields of a transition that are one array, or None."""
+
+NESTED = ("observation", "hidden_state", "extras")
+"""Fields of a transition that are arrays by name."""
 
 LAST = "last/"
 """Where a `TensorDict` keeps what held after the last step; every row of it says the same."""
@@ -48,8 +55,9 @@ def stack(
         EnvironmentContractError: If the environment overwrites the observations that it gave out.
     """
     _check_transitions(transitions)
-    rows = [_flatten(transition) for transition in transitions]
-    steps: Tensors = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    columns = _columns(transitions)
+    _check_not_overwritten(columns, transitions[0].env_id)
+    steps: Tensors = {name: torch.stack(column) for name, column in columns.items()}
     if "bootstrap_value" in steps:
         by_final = [transition.bootstrap_rule == "final_observation" for transition in transitions]
         rows_by_final = torch.tensor(by_final, device=device).unsqueeze(1)
@@ -60,7 +68,7 @@ def stack(
     first = transitions[0]
     if not host:
         return Fragment(first.env_id, first.version, steps, last, finals)
-    return Fragment(first.env_id, first.version, _arrays(steps), _arrays(last), _arrays(finals))
+    return Fragment(first.env_id, first.version, as_arrays(steps), as_arrays(last), as_arrays(finals))
 
 
 def join(fragments: Sequence[Fragment], device: str) -> tuple[Tensors, Tensors, Tensors]:
@@ -146,34 +154,34 @@ def _check_transitions(transitions: Sequence[PolicyResponse]) -> None:
     versions = sorted({transition.version for transition in transitions})
     if len(versions) > 1:
         raise RolloutError(f"Weights changed within a fragment: it was acted by versions {versions}.")
-    for before, after in zip(transitions, transitions[1:], strict=False):
-        _check_not_overwritten(before, after)
 
 
-def _check_not_overwritten(before: PolicyResponse, after: PolicyResponse) -> None:
-    for name, tensor in before.observation.items():
-        if tensor.data_ptr() == after.observation[name].data_ptr() and tensor.numel():
+def _columns(transitions: Sequence[PolicyResponse]) -> dict[str, list[Tensor]]:
+    """Return what transitions hold by path, step by step; all hold what the first does."""
+    first = transitions[0]
+    columns: dict[str, list[Tensor]] = {}
+    for field in NESTED:
+        for name in getattr(first, field).keys():
+            columns[f"{field}/{name}"] = [getattr(one, field)[name] for one in transitions]
+    for index in range(len(first.distribution_params)):
+        columns[f"distribution/{index}"] = [one.distribution_params[index] for one in transitions]
+    for field in SINGLE:
+        if getattr(first, field) is not None:
+            columns[field] = [getattr(one, field) for one in transitions]
+    return columns
+
+
+def _check_not_overwritten(columns: Mapping[str, Sequence[Tensor]], env_id: str) -> None:
+    for path, column in columns.items():
+        kind, _, name = path.partition("/")
+        if kind != "observation" or not column[0].numel():
+            continue
+        places = [tensor.data_ptr() for tensor in column]
+        if any(before == after for before, after in pairwise(places)):
             raise EnvironmentContractError(
-                f"The environment {before.env_id!r} returned the observation group {name!r} in the same "
+                f"The environment {env_id!r} returned the observation group {name!r} in the same "
                 "memory at two steps, so the earlier one is lost. Return a copy at every step."
             )
-
-
-def _flatten(transition: PolicyResponse) -> Tensors:
-    flat: Tensors = {f"observation/{name}": tensor for name, tensor in transition.observation.items()}
-    flat |= {f"distribution/{index}": tensor for index, tensor in enumerate(transition.distribution_params)}
-    flat |= {f"hidden_state/{name}": tensor for name, tensor in transition.hidden_state.items()}
-    flat |= {f"extras/{name}": tensor for name, tensor in transition.extras.items()}
-    single = {
-        "action": transition.action,
-        "value": transition.value,
-        "log_prob": transition.log_prob,
-        "reward": transition.reward,
-        "terminated": transition.terminated,
-        "truncated": transition.truncated,
-        "bootstrap_value": transition.bootstrap_value,
-    }
-    return flat | {name: tensor for name, tensor in single.items() if tensor is not None}
 
 
 def _stack_finals(transitions: Sequence[PolicyResponse]) -> Tensors:
@@ -198,10 +206,6 @@ def _join_finals(fragments: Sequence[Fragment], device: str) -> Tensors:
             found.setdefault(name, []).append(tensor + shift if name == "index" else tensor)
         before += fragment.num_envs
     return {name: torch.cat(tensors) for name, tensors in found.items()}
-
-
-def _arrays(tensors: Tensors) -> dict[str, Any]:
-    return {name: as_array(tensor) for name, tensor in tensors.items()}
 
 
 def _cat(parts: Sequence[Any], dim: int, device: str) -> Tensor:

@@ -20,6 +20,7 @@ from dressage.policy.finite import holds_nan
 from dressage.policy.rsl_rl_policy.configuration import Algorithm
 from dressage.policy.rsl_rl_policy.fragments import Tensors, group, numbered
 from dressage.policy.rsl_rl_policy.observations import join_parts
+from dressage.policy.rsl_rl_policy.optimizers import stepping_together
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ def update(algorithm: Algorithm, modules: Iterable[nn.Module], version: int) -> 
         NonFiniteError: If it diverged: a loss is not finite, or it failed over weights that are NaN.
     """
     try:
-        losses = {name: float(loss) for name, loss in algorithm.update().items()}
+        with stepping_together(algorithm):
+            losses = {name: float(loss) for name, loss in algorithm.update().items()}
     except (RuntimeError, ValueError) as error:
         if any(holds_nan(tensor) for module in modules for tensor in module.state_dict().values()):
             raise _diverged(algorithm, version, f"the weights became NaN ({error})") from error

@@ -34,13 +34,18 @@ def load_states(modules: Mapping[str, nn.Module], states: Mapping[str, Mapping[s
             it is listed.
     """
     wanted = {module: owner.state_dict() for module, owner in modules.items()}
-    faults = list_faults(wanted, states)
+    given = {
+        module: {name: as_tensor(value) for name, value in values.items()}
+        for module, values in states.items()
+    }
+    faults = list_faults(wanted, given)
     if faults:
         raise WeightsError("The weights do not fit the modules: " + "; ".join(faults) + ".")
     # Normalisers that a rollout has updated are inference tensors, which only inference mode may write to.
+    values = flatten(given)
     with torch.inference_mode():
-        for module, tensors in wanted.items():
-            _copy_into(tensors, states[module])
+        for path, tensor in flatten(wanted).items():
+            tensor.copy_(values[path])
 
 
 def as_tensor(value: Any) -> Tensor:  # noqa: ANN401 (a tensor, an array or a number)
@@ -57,27 +62,25 @@ def as_array(tensor: Tensor) -> np.ndarray:
     return array
 
 
-def flatten(states: Mapping[str, Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
-    """Return states as arrays by `module/name`; on the CPU they share the states' memory."""
+def as_arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """Return tensors as contiguous NumPy arrays; on the CPU they may share memory."""
+    return {name: as_array(tensor) for name, tensor in tensors.items()}
+
+
+def flatten(states: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return states by `module/name`."""
     return {
-        f"{module}/{name}": as_array(tensor)
-        for module, tensors in states.items()
-        for name, tensor in tensors.items()
+        f"{module}/{name}": tensor for module, tensors in states.items() for name, tensor in tensors.items()
     }
 
 
-def unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+def unflatten(arrays: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Undo `flatten`."""
-    states: dict[str, dict[str, np.ndarray]] = {}
+    states: dict[str, dict[str, Any]] = {}
     for path, array in arrays.items():
         module, _, name = path.partition("/")
         states.setdefault(module, {})[name] = array
     return states
-
-
-def _copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-    for name, tensor in tensors.items():
-        tensor.copy_(as_tensor(values[name]))
 
 
 def list_faults(wanted: Mapping[str, Mapping[str, Any]], given: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -1,11 +1,13 @@
-"""Owns making an optimiser over an algorithm's parameters from a configuration."""
+"""Owns optimisers: making one over an algorithm's parameters from a configuration, and how it steps."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from rsl_rl.utils import resolve_optimizer
+from torch import Tensor
 
 from dressage.config import check_names
 from dressage.errors import ConfigError
@@ -42,3 +44,36 @@ def make_optimizer(algorithm: Algorithm, config: Mapping[str, Any]) -> torch.opt
     except (TypeError, ValueError) as error:
         raise ConfigError(f"The optimiser {named!r} refuses its configuration: {error}.") from error
     return made
+
+
+@contextmanager
+def stepping_together(algorithm: Algorithm) -> Iterator[None]:
+    """Have an algorithm's optimisers step all parameters of a group in one call (torch's `foreach`).
+
+    Left to itself torch does so on CUDA alone. On the CPU the bits are the same, and a step of Adam takes a
+    third less time. Afterwards the groups are as they were, and so are the checkpoints that hold them.
+
+    Args:
+        algorithm: What learns; what its configuration says of `foreach` holds.
+    """
+    optimizers = [algorithm.optimizer, getattr(getattr(algorithm, "rnd", None), "optimizer", None)]
+    groups = [group for one in optimizers if one is not None for group in one.param_groups]
+    chosen = [group for group in groups if _is_left_to_torch(group) and _steps_alike(group["params"])]
+    for group in chosen:
+        group["foreach"] = True
+    try:
+        yield
+    finally:
+        for group in chosen:
+            group["foreach"] = None
+
+
+def _is_left_to_torch(group: Mapping[str, Any]) -> bool:
+    """Whether nobody chose how a group steps, and `foreach` takes what else was chosen."""
+    free = "foreach" in group and group["foreach"] is None and not group.get("fused")
+    return free and not group.get("differentiable") and not isinstance(group["lr"], Tensor)
+
+
+def _steps_alike(parameters: list[Tensor]) -> bool:
+    """Whether one call steps as many do: not where a parameter stands twice, as a shared encoder does."""
+    return len(set(parameters)) == len(parameters) and all(one.device.type == "cpu" for one in parameters)

@@ -45,6 +45,7 @@ from dressage.policy.rsl_rl_policy.env_meta import ExampleObservation, RSLRLVecE
 from dressage.policy.rsl_rl_policy.layout import layout_of
 from dressage.policy.rsl_rl_policy.module_states import (
     as_array,
+    as_arrays,
     flatten,
     load_states,
     read_states,
@@ -343,9 +344,10 @@ class RSLRLPolicy(BasePolicy):
         if hasattr(algorithm, "teacher_loaded"):
             algorithm.teacher_loaded = True
 
-    def weights(self) -> Weights:
-        """Return a snapshot of `get_trainable_parameters` as NumPy arrays."""
-        return Weights(self.version, flatten(self.get_trainable_parameters()))
+    def weights(self, *, host: bool = True) -> Weights:
+        """Return a snapshot of `get_trainable_parameters`, as NumPy arrays or as torch's."""
+        flat = flatten(self.get_trainable_parameters())
+        return Weights(self.version, as_arrays(flat) if host else flat)
 
     def load_weights(self, weights: Weights) -> None:
         """Load a snapshot and take on its version; recurrent state goes on.

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from dressage.policy.base_policy import MetricKind
 from dressage.policy.rsl_rl_policy.configuration import Algorithm
 from dressage.policy.rsl_rl_policy.learning import Filled
@@ -21,7 +19,7 @@ def filled_metrics(filled: Filled, lags: Sequence[int]) -> dict[str, float]:
     metrics = {
         "training/time_outs_final_observation": float(filled.time_outs_final),
         "training/time_outs_rsl_rl": float(filled.time_outs_rsl_rl),
-        "training/weights_lag": float(np.mean(lags)),
+        "training/weights_lag": sum(lags) / len(lags),
     }
     if filled.intrinsic_reward is not None:
         metrics["training/intrinsic_reward"] = filled.intrinsic_reward
