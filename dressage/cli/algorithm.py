@@ -171,6 +171,19 @@ class Algorithm(ABC, Generic[PolicyT]):
         """
         return ()
 
+    def told_changes(self, changed: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Return the options that differ from their defaults as people should read them; here as they are.
+
+        Args:
+            changed: By name, entries of mappings with dots; None for an entry that is left out.
+            options: All options.
+        """
+        return changed
+
+    def warnings(self, options: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
+        """Return what a user should know of the options before training; here nothing."""
+        return ()
+
     def judged_episodes(self, options: Mapping[str, Any]) -> int:  # noqa: ARG002
         """Return how many episodes judge the cost limits of a run after training; here there are none."""
         return 0

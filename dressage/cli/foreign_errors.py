@@ -5,12 +5,9 @@ from collections.abc import Iterator
 from itertools import dropwhile
 from pathlib import Path
 
-import dressage
+from dressage.tracebacks import INSTALLED, OWN, is_users, place
 
-OWN = Path(dressage.__file__).parent
 ENTRY = OWN / "cli" / "main.py"
-STANDARD = Path(traceback.__file__).parent
-INSTALLED = ("site-packages", "dist-packages")
 
 MACHINERY = frozenset(
     {"click", "flax", "gymnasium", "jax", "jaxlib", "numpy", "optax", "orbax", "pettingzoo", "rich", "typer"}
@@ -31,7 +28,7 @@ def explain(error: BaseException) -> str | None:
     """
     for cause in _chain(error):
         frames = list(dropwhile(_is_before_verb, traceback.extract_tb(cause.__traceback__)))
-        shown = [frame for frame in frames if _is_users(frame)] or [f for f in frames if _is_foreign(f)]
+        shown = [frame for frame in frames if is_users(frame)] or [f for f in frames if _is_foreign(f)]
         if shown:
             return _described(cause, shown)
     return None
@@ -47,28 +44,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 def _described(error: BaseException, frames: list[traceback.FrameSummary]) -> str:
     first, *rest = str(error).strip().splitlines() or ["no message"]
     last = frames[-1]
-    lines = [f"{type(error).__name__} in {last.name}, {_place(last)}: {first}"]
+    lines = [f"{type(error).__name__} in {last.name}, {place(last)}: {first}"]
     for frame in frames:
-        lines += [f"  {_place(frame)}, in {frame.name}", f"    {frame.line}"]
+        lines += [f"  {place(frame)}, in {frame.name}", f"    {frame.line}"]
     return "\n".join([*lines, *(f"  {line}" for line in rest)])
-
-
-def _place(frame: traceback.FrameSummary) -> str:
-    path = Path(frame.filename)
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{shown}:{frame.lineno}"
 
 
 def _is_before_verb(frame: traceback.FrameSummary) -> bool:
     # Up to there only the parser of the command line is at work.
     path = Path(frame.filename)
     return path == ENTRY or not path.is_relative_to(OWN)
-
-
-def _is_users(frame: traceback.FrameSummary) -> bool:
-    path = Path(frame.filename)
-    known = frame.filename.startswith("<") or path.is_relative_to(OWN) or path.is_relative_to(STANDARD)
-    return not known and not any(part in INSTALLED for part in path.parts)
 
 
 def _is_foreign(frame: traceback.FrameSummary) -> bool:

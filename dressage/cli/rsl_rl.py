@@ -14,6 +14,7 @@ from dressage.learning.policy_graph import Deployable
 from dressage.learning.specs import AGENT
 from dressage.policy import PolicyConfig
 from dressage.policy.base_policy import ROLLOUT_MODES, TIME_OUT_RULES
+from dressage.policy.rsl_rl_policy.option_ranges import CARRIED
 from dressage.policy.torch_envs.catalog import GENERAL, SHIPPED, TorchTask, check_installed, torch_task
 from dressage.reporting.filming import Pictures
 from dressage.reporting.rollouts import Episodes
@@ -64,6 +65,14 @@ OPTIONS = (
 )
 
 
+INSTEAD = {
+    "seed": "Say --seed.",
+    "max_iterations": "Say --steps, environment steps over all copies.",
+    "clip_actions": "Clip them in the environment: RslRlVecEnvWrapper(env, clip_actions=...).",
+}
+"""Entries that people expect to have an effect, and what has it."""
+
+
 class RslRl(Algorithm["FinishedPolicy"]):
     """PPO of rsl_rl, trained by the engine of `dressage.runtime`."""
 
@@ -97,6 +106,29 @@ class RslRl(Algorithm["FinishedPolicy"]):
                 "`dressage config --task rsl:pendulum --yaml` prints one that is complete."
             )
         return found
+
+    def told_changes(self, changed: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what has an effect; what a configuration leaves out is as rsl_rl's classes have it."""
+        _prepare_torch()
+        from dressage.policy.rsl_rl_policy.left_out import default_of
+
+        own = f"{self.config_option}."
+        told = {}
+        for path, value in changed.items():
+            names = path.removeprefix(own).split(".") if path.startswith(own) else []
+            if names and names[0] in CARRIED:
+                continue
+            told[path] = default_of(options["rsl_rl"], names) if names and value is None else value
+        return told
+
+    def warnings(self, options: Mapping[str, Any]) -> Sequence[str]:
+        """Return which entries of rsl_rl's configuration have no effect here, and what to say instead."""
+        config = options["rsl_rl"]
+        return [
+            f"Not used: {name}={config[name]} of rsl_rl's configuration. {remedy}"
+            for name, remedy in INSTEAD.items()
+            if config.get(name) is not None
+        ]
 
     def make_run(
         self, task: AnyTask, options: Mapping[str, Any], seeds: tuple[int, ...]

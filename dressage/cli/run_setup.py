@@ -121,7 +121,7 @@ def new_record(
         task=request.task,
         algorithm=algorithm.name,
         options=options,
-        changed=differences(options, defaults),
+        changed=algorithm.told_changes(differences(options, defaults), options),
         seeds=tuple(range(request.first_seed, request.first_seed + request.seeds)),
         created=datetime.now().isoformat(timespec="seconds"),
         versions=versions(request.task),

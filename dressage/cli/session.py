@@ -237,6 +237,8 @@ def _introduce(console: Console, folder: RunFolder, plan: Plan) -> None:
     if record.changed:
         changed = "  ".join(f"{name}={value}" for name, value in record.changed.items())
         _say(console, f"Changed options: {changed}")
+    for warning in plan.algorithm.warnings(record.options):
+        _say(console, warning)
 
 
 def _go_on(folder: RunFolder) -> str:

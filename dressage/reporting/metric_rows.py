@@ -119,6 +119,8 @@ def read_rows(path: Path) -> list[Row]:
 def keep_until(path: Path, updates: int) -> list[Row]:
     """Cut off the rows of updates that a resumed run will make again, and return those that stay.
 
+    An event goes too where it happened on the way to the next update: its number is of those done by then.
+
     Args:
         path: The metrics file; need not exist.
         updates: Updates done in the state that training goes on from.
@@ -126,7 +128,7 @@ def keep_until(path: Path, updates: int) -> list[Row]:
     Raises:
         CheckpointError: If a line is damaged; the file stays as it is.
     """
-    kept = [row for row in read_rows(path) if row["updates"] <= updates]
+    kept = [row for row in read_rows(path) if row["updates"] + (row["kind"] == "event") <= updates]
     if path.is_file():
         with whole_file(path) as draft:
             draft.write_text("".join(encode(row) + "\n" for row in kept), encoding="utf-8")

@@ -11,6 +11,7 @@ from dressage.errors import DressageError
 from dressage.runtime.records import RunSpec
 from dressage.runtime.rollout_worker import RolloutWorker
 from dressage.runtime.shared_fragments import FragmentWriter
+from dressage.tracebacks import told
 from dressage.workers.child import end_with_parent
 
 HELLO, COLLECT, REBUILD, STATE, LOAD, QUIT = "hello", "collect", "rebuild", "state", "load", "quit"
@@ -67,7 +68,7 @@ class _Child:
         except DressageError as error:
             answer = error
         except Exception as error:  # noqa: BLE001 (whatever a policy raises must reach the learner)
-            answer = DressageError(f"Worker {self._index} raised {type(error).__name__}: {error}")
+            answer = DressageError(f"Worker {self._index} raised {told(error)}")
             answer.add_note("".join(traceback.format_exception(error))[-LONGEST_TRACE:])
         self._pipe.send(answer)
         return True

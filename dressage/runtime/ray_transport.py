@@ -68,9 +68,12 @@ class RayTransport:
             return Delivery(worker, error=late(_name(worker), self._config.timeout_s, doing))
         worker, _ = self._orders.pop(ready[0])
         try:
-            return Delivery(worker, outcome(ready[0], _name(worker), self._config.timeout_s, doing))
+            collected = outcome(ready[0], _name(worker), self._config.timeout_s, doing)
         except DressageError as error:
             return Delivery(worker, error=error)
+        if isinstance(collected, DressageError):
+            return Delivery(worker, error=collected)
+        return Delivery(worker, collected)
 
     def rebuild(self, worker: int, seed: int) -> None:
         """Have a worker make its environment anew."""
@@ -101,9 +104,15 @@ class RayTransport:
 class RayWorker(RolloutWorker):
     """A worker as an actor: weights come as an argument of their own, so that Ray shares them."""
 
-    def collect_by(self, weights: Weights, stream: np.ndarray | None) -> Collected:
-        """Collect a fragment; see `RolloutWorker.collect`."""
-        return self.collect(Order(weights, stream))
+    def collect_by(self, weights: Weights, stream: np.ndarray | None) -> Collected | DressageError:
+        """Collect a fragment, or return what `RolloutWorker.collect` raises.
+
+        Where one worker's error ends a run, nobody asks for the other's: raised, Ray would print it.
+        """
+        try:
+            return self.collect(Order(weights, stream))
+        except DressageError as error:
+            return error
 
 
 def _name(worker: int) -> str:

@@ -18,6 +18,7 @@ from dressage.errors import (
 from dressage.policy.base_policy import EnvRet, Fragment, PolicyResponse, PolicyRole, RolloutEnv
 from dressage.policy.finite import first_broken, is_finite, plain
 from dressage.runtime.records import Collected, EpisodeSums, Hello, Order, RunSpec, WorkerState
+from dressage.tracebacks import told
 
 OF_ENVIRONMENT = ("observation", "reward", "cost", "final")
 """First parts of the names that an environment answers for; all others are the policy's."""
@@ -116,7 +117,7 @@ class RolloutWorker:
             raise
         except Exception as error:
             raise EnvironmentRaisedError(
-                f"Worker {self._index}: making its environment raised {type(error).__name__}: {error}"
+                f"Worker {self._index}: making its environment raised {told(error)}"
             ) from error
         lacking = [name for name in FACE if not hasattr(made, name)]
         if lacking:
@@ -166,7 +167,7 @@ class RolloutWorker:
     def _raised(self, method: str, step: int, error: Exception) -> EnvironmentRaisedError:
         return EnvironmentRaisedError(
             f"Worker {self._index}, {self._env.meta().env_id}, step {self._steps + step}: {method} raised "
-            f"{type(error).__name__}: {error}"
+            f"{told(error)}"
         )
 
     def _check_finite(self, fragment: Fragment) -> None:

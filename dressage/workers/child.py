@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from dressage.errors import DressageError, EnvironmentRaisedError
+from dressage.tracebacks import told
 from dressage.workers.blocks import blocks_over
 from dressage.workers.copies import EnvCopies
 from dressage.workers.layout import ParallelLayout
@@ -88,7 +89,7 @@ def attempt(task: Callable[[], None]) -> Exception | None:
             error.__notes__[index] = note[-LONGEST_NOTE:]
         return error
     except Exception as error:  # noqa: BLE001 (whatever an environment raises while it is made)
-        raised = EnvironmentRaisedError(f"Making an environment raised {type(error).__name__}: {error}")
+        raised = EnvironmentRaisedError(f"Making an environment raised {told(error)}")
         raised.add_note("".join(traceback.format_exception(error))[-LONGEST_NOTE:])
         return raised
     return None

@@ -12,6 +12,7 @@ import numpy as np
 
 from dressage.config import suggest
 from dressage.errors import DressageError, EnvironmentContractError, EnvironmentRaisedError
+from dressage.tracebacks import told
 from dressage.workers.blocks import Blocks, GroupBlocks
 from dressage.workers.layout import ACTION_MASK, INTERVENED, ActionLayout, AgentGroup, ParallelLayout
 
@@ -404,9 +405,7 @@ class EnvCopies:
     def _raised(self, copy: int, method: str, error: Exception) -> DressageError:
         if isinstance(error, DressageError):
             return type(error)(f"{self._place(copy)}: {error}")
-        raised = EnvironmentRaisedError(
-            f"{self._place(copy)}: {method} raised {type(error).__name__}: {error}"
-        )
+        raised = EnvironmentRaisedError(f"{self._place(copy)}: {method} raised {told(error)}")
         raised.add_note("".join(traceback.format_exception(error)))
         return raised
 

@@ -18,7 +18,7 @@ from dressage.errors import (  # noqa: E402
     RolloutError,
     WeightsError,
 )
-from dressage.policy import EnvRet, PolicyConfig, PolicyRole  # noqa: E402
+from dressage.policy import EnvRet, PolicyConfig, PolicyRole, TrainConfig  # noqa: E402
 from dressage.policy.finite import first_broken, holds_nan, is_finite  # noqa: E402
 from dressage.policy.rsl_rl_policy.env_meta import ExampleObservation, RSLRLVecEnvMeta  # noqa: E402
 from dressage.policy.rsl_rl_policy.layout import layout_of  # noqa: E402
@@ -272,14 +272,35 @@ def test_a_response_is_answered_once_and_by_its_own_environment():
     whole = loop.actor.postprocess(answer_of(loop), response)
     with pytest.raises(RolloutError, match="was answered already: postprocess takes what rollout_step"):
         loop.actor.postprocess(answer_of(loop), whole)
+    with pytest.raises(
+        RolloutError, match="was answered already: every step needs a rollout_step of its own"
+    ):
+        loop.actor.postprocess(answer_of(loop), response)
+    other = loop.actor.rollout_step(loop.env_ret)
+    assert loop.actor.postprocess(answer_of(loop), other).reward is not None
+    with pytest.raises(RolloutError, match="was answered already"):
+        loop.actor.postprocess(answer_of(loop), response)
 
 
 def test_rewards_of_whole_numbers_become_fractions_and_texts_are_refused():
     loop = pendulum_loop()
     response = loop.actor.rollout_step(loop.env_ret)
-    assert loop.actor.postprocess(answer_of(loop, np.arange(COPIES)), response).reward.tolist() == [0, 1, 2]
     with pytest.raises(EnvironmentContractError, match="last_reward of 'test' is a str, and no array"):
         loop.actor.postprocess(answer_of(loop, "much"), response)
+    assert loop.actor.postprocess(answer_of(loop, np.arange(COPIES)), response).reward.tolist() == [0, 1, 2]
+
+
+def test_observations_in_double_precision_are_refused_where_the_models_are_built():
+    def build(dtype):
+        example = TensorDict({"policy": torch.zeros(3, 2, dtype=dtype)}, batch_size=[3])
+        meta = RSLRLVecEnvMeta(num_envs=3, num_actions=1, get_observations=lambda: example)
+        RSLRLPolicy(PolicyConfig(policy_kwargs=ppo_config()), "train").init_train(TrainConfig(), meta)
+
+    with pytest.raises(
+        ConfigError, match=r"'policy' holds float64, .* compute in float32.*observations.float"
+    ):
+        build(torch.float64)
+    build(torch.int32)  # which rsl_rl normalises into fractions
 
 
 @pytest.mark.parametrize("method", ["rollout_step", "postprocess"])

@@ -211,7 +211,19 @@ REFUSED = [
         ppo_config(symmetry_cfg=SYMMETRY),
         "algorithm.symmetry_cfg.data_augmentation_func",
         None,
-        "leads nowhere",
+        "symmetry_cfg.data_augmentation_func must be a function, or its name as .*, got None",
+    ),
+    (
+        ppo_config(symmetry_cfg=SYMMETRY),
+        "algorithm.symmetry_cfg.data_augmentation_func",
+        "math:sine",
+        "data_augmentation_func must be a function, or its name as .*, got 'math:sine'",
+    ),
+    (
+        ppo_config(symmetry_cfg=SYMMETRY),
+        "algorithm.symmetry_cfg.data_augmentation_func",
+        "math:pi",
+        "data_augmentation_func must be a function",
     ),
     (distillation_config(), "algorithm.loss_type", "l2", "'loss_type' must be one of 'mse', 'huber'"),
 ]

@@ -93,11 +93,11 @@ def test_rows_after_the_checkpoint_and_half_a_line_are_cut_off(tmp_path):
     path = tmp_path / "metrics.jsonl"
     lines = [
         encode({**PROGRESS, "kind": kind, "updates": n, "eval/returns": [1.0]})
-        for n, kind in [(1, "train"), (2, "train"), (2, "eval"), (3, "train")]
+        for n, kind in [(1, "train"), (1, "event"), (2, "train"), (2, "eval"), (2, "event"), (3, "train")]
     ]
     path.write_text("\n".join([*lines, '{"kind": "tra']), encoding="utf-8")
-    assert [row["updates"] for row in keep_until(path, 2)] == [1, 2, 2]
-    assert [row["kind"] for row in read_rows(path)] == ["train", "train", "eval"]
+    assert [row["updates"] for row in keep_until(path, 2)] == [1, 1, 2, 2]
+    assert [row["kind"] for row in read_rows(path)] == ["train", "event", "train", "eval"]
     assert [row["updates"] for row in of_kind(read_rows(path), "eval")] == [2]
 
 

@@ -321,7 +321,8 @@ def test_an_exception_of_the_environment_names_copy_step_and_what_was_raised():
         group.step(zeros(group))
         with pytest.raises(
             EnvironmentRaisedError,
-            match=r"copy 0, step 1 .*\(Raising\): step raised KeyError: 'no such wheel'",
+            match=r"copy 0, step 1 .*\(Raising\): step raised KeyError: 'no such wheel' "
+            r"\(.*\.py:\d+, in raise_at_second_step\)",
         ) as caught:
             group.step(zeros(group))
     assert "raise_at_second_step" in caught.value.__notes__[0]

@@ -6,10 +6,12 @@ The configuration is rsl_rl's own. Construction writes into it and prints, so it
 import contextlib
 import inspect
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from tensordict import TensorDict
 
 from dressage.errors import ConfigError
@@ -18,11 +20,13 @@ from dressage.policy.rsl_rl_policy.configuration import (
     Config,
     algorithm_class,
     check_configuration,
+    is_rsl_rls,
     model_names,
     near,
     resolve,
 )
 from dressage.policy.rsl_rl_policy.env_meta import CheckedMeta
+from dressage.policy.rsl_rl_policy.layout import numbers_of
 
 
 def construct(config: Mapping[str, Any], env: CheckedMeta, device: str, ranks: Config | None) -> Algorithm:
@@ -58,6 +62,7 @@ def construct(config: Mapping[str, Any], env: CheckedMeta, device: str, ranks: C
 def _check_fits(config: Config, algorithm: type[Algorithm], env: CheckedMeta) -> None:
     """Refuse what an environment does not fit."""
     _check_groups(config["obs_groups"], env.example)
+    _check_numbers(config, algorithm, env.example)
     _check_minibatches(config, algorithm, env.num_envs)
 
 
@@ -70,6 +75,22 @@ def _check_groups(groups: Mapping[str, Sequence[str]], example: TensorDict) -> N
                 f"obs_groups[{name!r}] names the observation group {unknown[0]!r}, which the environment "
                 f"does not give. It gives: {', '.join(known)}.{near(unknown[0], known)}"
             )
+
+
+def _check_numbers(config: Config, algorithm: type[Algorithm], example: TensorDict) -> None:
+    """Refuse observations of a wider type than rsl_rl's models compute in; torch would fail over them."""
+    default = torch.get_default_dtype()
+    own = [name for name in model_names(algorithm) if is_rsl_rls(resolve(config[name]["class_name"], name))]
+    # A set that is left out is the group of its name, or else 'policy'.
+    sets = [config["obs_groups"].get(name, [name if name in example.keys() else "policy"]) for name in own]
+    read = [group for group in itertools.chain.from_iterable(sets) if group in example.keys()]
+    wide = [group for group in read if torch.promote_types(example[group].dtype, default) != default]
+    if wide:
+        raise ConfigError(
+            f"The observation group {wide[0]!r} holds {numbers_of(example[wide[0]])}, and rsl_rl's models "
+            f"compute in {str(default).removeprefix('torch.')}. Have the environment return it as that: "
+            "observations.float()."
+        )
 
 
 def _check_minibatches(config: Config, algorithm: type[Algorithm], num_envs: int) -> None:

@@ -75,7 +75,7 @@ def check_configuration(config: Mapping[str, Any]) -> Config:
             "migration."
         )
     _require(own, (*NEEDED, *models), WHERE)
-    if _is_rsl_rls(algorithm):
+    if is_rsl_rls(algorithm):
         known = [
             *NEEDED,
             "algorithm",
@@ -87,7 +87,7 @@ def check_configuration(config: Mapping[str, Any]) -> Config:
     own |= _in_range(own, RUNNER, WHERE)
     own["num_steps_per_env"] = _steps(own["num_steps_per_env"])
     classes = {name: resolve(class_name(own[name], name), name) for name in models}
-    strict = all(_is_rsl_rls(found) for found in (algorithm, *classes.values()))
+    strict = all(is_rsl_rls(found) for found in (algorithm, *classes.values()))
     own["obs_groups"] = _observation_sets(own["obs_groups"], strict=strict)
     own["algorithm"] = _algorithm(own["algorithm"], algorithm)
     for name, found in classes.items():
@@ -143,6 +143,17 @@ def resolve(named: Any, where: str) -> Callable[..., Any]:  # noqa: ANN401
     return found
 
 
+def _check_function(named: Any, where: str) -> None:  # noqa: ANN401 (a function, or where it is)
+    try:
+        found = resolve_callable(named)
+    except (AttributeError, ImportError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{where} must be a function, or its name as 'package.module:function', got {named!r}: {error}"
+        ) from error
+    if not callable(found):
+        raise ConfigError(f"{where} must be a function, and {named!r} is a {type(found).__name__}.")
+
+
 def near(name: str, known: Sequence[str]) -> str:
     """Return ` Did you mean 'x'?`, or nothing where no name is near."""
     text = suggest(name, known)
@@ -189,7 +200,7 @@ def _algorithm(given: Config, algorithm: type[Algorithm]) -> Config:
     if own.get("symmetry_cfg") is not None:
         where = "algorithm.symmetry_cfg"
         own["symmetry_cfg"] = _section(own["symmetry_cfg"], Symmetry, where, FILLED_IN["symmetry_cfg"])
-        resolve(own["symmetry_cfg"]["data_augmentation_func"], f"{where}.data_augmentation_func")
+        _check_function(own["symmetry_cfg"]["data_augmentation_func"], f"{where}.data_augmentation_func")
     return own
 
 
@@ -202,7 +213,7 @@ def _model(given: Config, found: Callable[..., Any], name: str) -> Config:
             own["distribution_cfg"], kind, where, FILLED_IN["distribution_cfg"]
         )
     cnns = own.get("cnn_cfg")
-    if cnns and _is_rsl_rls(found):
+    if cnns and is_rsl_rls(found):
         where, taken = f"{name}.cnn_cfg", FILLED_IN["cnn_cfg"]
         if all(isinstance(one, Mapping) for one in cnns.values()):
             own["cnn_cfg"] = {
@@ -251,7 +262,7 @@ def _section(given: Mapping[str, Any], owner: Callable[..., Any], where: str, ow
 def _declared(owner: Callable[..., Any]) -> Iterator[Option]:
     """Yield the options of a class and of its bases in rsl_rl; none of what is no class."""
     for base in reversed(getattr(owner, "__mro__", ())):
-        if _is_rsl_rls(base):
+        if is_rsl_rls(base):
             yield from RANGES.get(base.__name__, ())
 
 
@@ -300,7 +311,7 @@ def _check_together(
             "schedule: fixed."
         )
     actor = classes["actor"]
-    if _is_rsl_rls(actor) and config["actor"].get("distribution_cfg") is None:
+    if is_rsl_rls(actor) and config["actor"].get("distribution_cfg") is None:
         raise ConfigError(
             "'actor' has no distribution_cfg, and PPO learns from sampled actions. For example: "
             "distribution_cfg: {class_name: GaussianDistribution, init_std: 1.0}"
@@ -322,7 +333,8 @@ def _require(config: Any, names: Sequence[str], where: str) -> None:  # noqa: AN
         raise ConfigError(f"{where} lacks {', '.join(map(repr, missing))}. It has: {has}.")
 
 
-def _is_rsl_rls(owner: object) -> bool:
+def is_rsl_rls(owner: object) -> bool:
+    """Whether a class is one of rsl_rl's own."""
     return getattr(owner, "__module__", "").partition(".")[0] == "rsl_rl"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -101,6 +102,7 @@ class RSLRLPolicy(BasePolicy):
         self._eval_config = EvalConfig()
         self._ranks: dict[str, int] | None = None
         self._filled: dict[str, float] | None = None
+        self._answered: WeakValueDictionary[int, PolicyResponse] = WeakValueDictionary()
 
     @property
     def num_steps(self) -> int:
@@ -239,9 +241,15 @@ class RSLRLPolicy(BasePolicy):
         """
         algorithm = self._built(PolicyRole.EVAL, "postprocess")
         check_answer(env_ret, "postprocess")
+        if self._answered.get(id(policy_resp)) is policy_resp:
+            raise RolloutError(
+                "The response was answered already: every step needs a rollout_step of its own."
+            )
         with _inference():
             rule = self.config.time_out_bootstrap
-            return acting.answer(algorithm, self._models, self._layout, env_ret, policy_resp, rule)
+            whole = acting.answer(algorithm, self._models, self._layout, env_ret, policy_resp, rule)
+        self._answered[id(policy_resp)] = policy_resp
+        return whole
 
     def close_fragment(
         self, transitions: Sequence[PolicyResponse], env_ret: EnvRet, *, host: bool = True
