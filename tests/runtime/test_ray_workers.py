@@ -207,3 +207,36 @@ def test_a_head_that_lets_nobody_in_is_named_with_what_it_may_want(monkeypatch):
         DressageError, match=r"'10\.0\.0\.1:6379' .*the same one, or set RAY_AUTH_MODE=disabled"
     ):
         Cluster("10.0.0.1:6379", workers=1, timeout=1.0)
+
+
+TWO_RAISE = """
+import sys
+import time
+from tests.runtime.toys import FailingWalk, spec
+from dressage.errors import EnvironmentRaisedError
+from dressage.runtime import Engine, RuntimeConfig
+
+failing = spec(FailingWalk(sys.argv[1], "raise", step=3, always=True))
+with Engine(failing, RuntimeConfig(address="local", workers=2)) as engine:
+    try:
+        engine.run(3)
+    except EnvironmentRaisedError as error:
+        print(error)
+    time.sleep(2)  # The other worker's answer arrives, and nobody asks for it.
+"""
+
+
+def test_where_two_workers_raise_the_first_is_told_and_ray_prints_nothing_of_the_other(tmp_path):
+    script = tmp_path / "two_raise.py"
+    script.write_text(TWO_RAISE)
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(
+        [sys.executable, script, tmp_path / "always"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert "step raised ValueError: the track ends here" in ended.stdout
+    assert "Unhandled error" not in ended.stderr + ended.stdout
