@@ -3,7 +3,8 @@
 All ways of a table take turns in one run; medians count. The host's learner trains
 `pettingzoo:mpe2.simple_spread_v3` with 8 copies x 128 steps, 4 epochs x 4 minibatches; the compiled one
 `safe_spread`, which is the same task, with one network for its three agents, against JaxMARL's
-`MPE_simple_spread_v3` under a program of the usual kind (`peers/common_jax_ippo.py`).
+`MPE_simple_spread_v3` under a program of the usual kind (`peers/common_jax_ippo.py`). The floor is what the
+machine would reach if it did the networks' arithmetic alone, at the rate that `floor.py` measures.
 
     python benchmarks/many_agents.py [--rows host compiled agents] [--turns 5] [--save] [--plot]
 """
@@ -16,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from figures import IMAGES, axes, save_figure
+from floor import ppo_flops
 from host_workers import Alone
 from machine import RESULTS, conditions, save
 from workers import Worker
@@ -26,12 +28,18 @@ from dressage.workers.making import env_maker
 
 HOST_TASK = "pettingzoo:mpe2.simple_spread_v3"
 HOST = {"num_envs": 8, "rollout_length": 128}
-COMPILED = {"task": "safe_spread", "peer_task": "MPE_simple_spread_v3", "minibatches": 4, "epochs": 4}
+COMPILED: dict[str, Any] = {
+    "task": "safe_spread",
+    "peer_task": "MPE_simple_spread_v3",
+    "minibatches": 4,
+    "epochs": 4,
+}
 SIZES = {"16 x 128": (16, 200_000), "512 x 128": (512, 524_288)}
 AGENTS = (2, 4, 8, 16, 32, 64)
 COPIES = (4, 16, 64, 256, 1024)
 
-PEER = "common JAX IPPO"
+PEER, FLOOR = "common JAX IPPO", "floor"
+SPREAD_FLOPS = 3 * ppo_flops(obs_dim=18, actions=5, hidden=(64, 64), epochs=COMPILED["epochs"])
 
 Rates = dict[str, list[float]]
 
@@ -83,13 +91,15 @@ def _beside_peer(copies: int, total: int, turns: int) -> dict[str, Any]:
     given = {**COMPILED, "envs": copies, "steps": 128, "total_steps": total}
     peer = Worker("common_jax_ippo_worker.py", "dressage", given)
     ours = Worker("dressage_ippo_worker.py", "dressage", given)
-    rates: Rates = {PEER: [], "dressage": []}
-    with peer, ours:
+    floor = Worker("floor_worker.py", "dressage", {"flops_per_step": SPREAD_FLOPS})
+    rates: Rates = {PEER: [], "dressage": [], FLOOR: []}
+    with peer, ours, floor:
         for turn in range(turns):
             rates[PEER].append(_rate(peer, turn))
             rates["dressage"].append(_rate(ours, turn))
-        peer.stop()
-        ours.stop()
+            rates[FLOOR].append(floor.run(turn)["steps_per_second"])
+        for worker in (peer, ours, floor):
+            worker.stop()
     return _summary(rates, PEER)
 
 
