@@ -6,6 +6,7 @@ import pytest
 
 from dressage import envs
 from dressage.errors import ConfigError, EnvironmentContractError, NonFiniteError
+from dressage.learning import logged_run
 from dressage.rl.ippo import IPPO
 from dressage.rl.ippo_lag import IPPO_Lagrangian, trained_networks
 from dressage.rl.model_io import load_models, save_models
@@ -48,6 +49,21 @@ def trained(learner, env):
     return learner.train(env, 12 * ROLLOUT)
 
 
+@pytest.fixture
+def as_users_compile(monkeypatch):
+    """Compile with the emitters that `make test` does without, so that two programs round alike."""
+    options = logged_run.compiler_options
+
+    def with_emitters(samples=0):
+        return (options(samples) or {}) | {"xla_cpu_use_fusion_emitters": True}
+
+    logged_run._programs.cache_clear()
+    monkeypatch.setattr(logged_run, "compiler_options", with_emitters)
+    yield
+    logged_run._programs.cache_clear()
+
+
+@pytest.mark.usefixtures("as_users_compile")
 @pytest.mark.parametrize("price", [1.0, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_with_a_multiplier_of_0_it_learns_what_ippo_learns_to_the_last_bit(price):
     env = Toll(price=price)
