@@ -60,10 +60,10 @@ def following_values(critic: Critic, values: Array, finals: Inputs, outcome: Out
         found = jnp.where(left.any(axis=0), ends, following[steps, copies])
         return following.at[steps, copies].set(found), left.at[steps, copies].set(False)
 
-    branches = (
-        # The bound is for `vmap`, under which both branches run.
-        lambda _: lax.fori_loop(0, jnp.minimum(most, few), one_round, (shifted, cut))[0],
-        lambda _: rollout_values(critic, finals),
+    following: Array = lax.cond(
+        most > few,
+        lambda: rollout_values(critic, finals),
+        # The bound is for `vmap`, under which both ways are gone.
+        lambda: lax.fori_loop(0, jnp.minimum(most, few), one_round, (shifted, cut))[0],
     )
-    following: Array = lax.switch(jnp.int32(most > few), branches, None)
     return following

@@ -164,7 +164,7 @@ def _answered(env_ret: EnvRet, field: str, pending: PolicyResponse) -> Tensor:
             f"The return of {env_ret.env_id!r} has no {field}, so it answers no action. Give postprocess "
             "what the environment returned to the step."
         )
-    tensor = value if isinstance(value, Tensor) else as_numbers(value, f"{field} of {env_ret.env_id!r}")
+    tensor = as_numbers(value, f"{field} of {env_ret.env_id!r}")
     copies = pending.action.shape[0]
     if tensor.shape != (copies,):
         raise EnvironmentContractError(

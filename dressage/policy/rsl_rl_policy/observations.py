@@ -58,9 +58,7 @@ def _checked_group(groups: Any, name: str, layout: Layout, whose: str) -> Tensor
         raise EnvironmentContractError(
             f"The observation of {whose} lacks the group {name!r}, which the policy was built with.{near}"
         )
-    tensor = groups[name]
-    if not isinstance(tensor, Tensor):
-        tensor = as_numbers(tensor, f"Observation group {name!r} of {whose}")
+    tensor = as_numbers(groups[name], f"Observation group {name!r} of {whose}")
     wanted = (layout.num_envs, *layout.observations[name])
     if tensor.shape != wanted:
         raise EnvironmentContractError(
