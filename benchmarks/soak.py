@@ -115,6 +115,8 @@ def main() -> None:
     parser.add_argument("--rollout-mode", choices=["sync", "async"], default="sync")
     parser.add_argument("--address", help="a Ray cluster; none uses processes of this machine")
     given = parser.parse_args()
+    if given.settle >= 60 * given.minutes:
+        parser.error(f"--settle {given.settle:g} leaves nothing of --minutes {given.minutes:g} to judge by.")
     torch.set_num_threads(1)
     policy = PolicyConfig(policy_kwargs=training_config(), rollout_mode=given.rollout_mode)
     spec = RunSpec(RSLRLPolicy, policy, functools.partial(make_pendulum, num_envs=given.envs))
