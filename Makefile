@@ -16,6 +16,9 @@ UNOPTIMISED := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_
 # On Linux the plain version is built for CUDA and brings gigabytes with it; elsewhere there is no other.
 TORCH_VERSION ?= $(if $(filter Linux,$(shell uname)),2.13.0+cpu,2.13.0)
 
+# Else the first training would wait for them.
+COMPILE_KERNELS := $(BIN)/python -c 'from dressage.kernels import kernels; print("Kernels:", kernels().about)'
+
 # Stamps lie inside the environment, so that deleting it forgets them too.
 CREATED := $(VENV)/.created
 CORE := $(VENV)/.core
@@ -78,11 +81,13 @@ $(CREATED):
 
 $(CORE): pyproject.toml requirements/ci.txt $(CREATED)
 	$(BIN)/pip install --quiet --constraint requirements/ci.txt --editable .
+	@$(COMPILE_KERNELS)
 	@touch $@
 
 $(DEV): pyproject.toml requirements/ci.txt $(CREATED) $(TORCH)
 	$(BIN)/pip install --quiet --requirement requirements/ci.txt
 	$(BIN)/pip install --quiet --no-deps --editable .
+	@$(COMPILE_KERNELS)
 	@touch $@ $(CORE)
 
 # Before anything that depends on torch, so that pip never fetches the build with CUDA for it.

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from dressage.cli.start_up import CACHE_VARIABLE, cache_folder, machine, versions
 from dressage.errors import install_command
+from dressage.kernels import kernels
 
 EXTRAS = {
     "envs": ("gymnax", "six", "brax", "jaxmarl", "mpe2"),
@@ -28,6 +29,7 @@ def print_health() -> None:
     _print_pairs(console, "Machine", machine().items())
     _print_pairs(console, "Versions", versions("").items())
     _print_pairs(console, "Compiled programs", _cache())
+    _print_pairs(console, "Kernels", _kernels())
     _print_pairs(console, "Extras", ((extra, _extra(extra, modules)) for extra, modules in EXTRAS.items()))
 
 
@@ -50,6 +52,12 @@ def _cache() -> Iterator[tuple[str, str]]:
     yield "kept", f"{len(files):,} files, {size / 1e6:,.1f} MB"
     if not _writable(folder):
         yield "trouble", "[red]the folder cannot be written to, so every start compiles anew[/red]"
+
+
+def _kernels() -> Iterator[tuple[str, str]]:
+    found = kernels()
+    state = "[yellow]not used[/yellow]" if found.library is None else "[green]in use[/green]"
+    yield "on a CPU", f"{state} ({escape(found.about)})"
 
 
 def _extra(extra: str, modules: tuple[str, ...]) -> str:

@@ -5,6 +5,8 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
+from dressage.caches import user_cache
+
 CACHE_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 
 CORE_PACKAGES = ("dressage", "jax", "jaxlib", "flax", "optax", "numpy", "gymnasium")
@@ -16,7 +18,7 @@ def cache_folder() -> Path:
     given = os.environ.get(CACHE_VARIABLE)
     if given:
         return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dressage" / "xla"
+    return user_cache() / "xla"
 
 
 def start_jax() -> None:

@@ -2,6 +2,8 @@
 
 import jax
 
+from dressage.kernels import registered
+
 CompilerOptions = dict[str, bool | int | str]
 
 _CPU_OPTIONS: CompilerOptions = {
@@ -18,6 +20,10 @@ _CPU_OPTIONS: CompilerOptions = {
 # three agents with networks of 64-64 waited for ever. The networks here draw by products alone.
 _IN_SEQUENCE: CompilerOptions = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
+# XLA hands products and sums to a library that shares each among threads. Small products gain by it. Where
+# the kernels do the large ones, sums over a thousand samples are what is left, and lose.
+_WITHOUT_LIBRARY: CompilerOptions = {"xla_cpu_experimental_ynn_fusion_type": ""}
+
 SMALL = 1024  # Samples; measured with networks of 64-64 on two cores, the ways cross between 500 and 1,000.
 
 
@@ -30,11 +36,14 @@ def compiler_options(samples: int = 0) -> CompilerOptions | None:
 
     Args:
         samples: Samples of a minibatch, for instance `config.MINIBATCH_SIZE`; times the seeds, where they are
-            vmapped. From about a thousand on, operations gain by running beside one another.
+            vmapped. From about a thousand on, operations gain by running beside one another where there are
+            no kernels (`dressage.kernels`), which share their work themselves.
 
     Returns:
         Names and values for XLA; None where the default backend is no CPU.
     """
     if jax.default_backend() != "cpu":
         return None
-    return _CPU_OPTIONS | (_IN_SEQUENCE if samples < SMALL else {})
+    if samples < SMALL:
+        return _CPU_OPTIONS | _IN_SEQUENCE
+    return _CPU_OPTIONS | (_IN_SEQUENCE | _WITHOUT_LIBRARY if registered() else {})

@@ -124,7 +124,7 @@ def cost_targets(
         outcome: The rollout; its costs are those that the limit is compared with.
         hyper: Discounts.
     """
-    apply = partial(apply_critic, critic, layers)
+    apply = partial(apply_critic, critic, layers, learning=True)
     values = rollout_values(apply, features)
     following = following_values(apply, values, final_features, outcome)
     targets = advantage_targets(

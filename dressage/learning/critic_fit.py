@@ -104,7 +104,7 @@ def fit_critic(
     rates = jnp.broadcast_to(rates, indices.shape[:1])
 
     def apply_minibatch(fitting: _Fitting, row: tuple[Array, Array | None, Array]) -> tuple[_Fitting, Any]:
-        minibatch: CriticSamples = packing.unpack(packed[row[0]])
+        minibatch: CriticSamples = packing.fetch(packed, row[0])
         weights = _weights(minibatch.valid, row[1])
         value_and_grad = jax.value_and_grad(
             lambda flat: _loss(critic, unravel(flat), minibatch, weights, fit)
@@ -148,7 +148,7 @@ def _loss(
     weights: Array | None,
     fit: ValueFit,
 ) -> Array:
-    values = apply_critic(critic, layers, samples.features, columns=True)
+    values = apply_critic(critic, layers, samples.features, learning=True)
     if fit.clip_eps is None:
         losses = 0.5 * (values - samples.returns) ** 2
     else:

@@ -56,10 +56,10 @@ def step_policy(
 
 
 def critic_of(network: Network, params: Any) -> Callable[[Inputs], Array]:  # noqa: ANN401
-    """Return the critic as a function of its inputs."""
+    """Return the critic as a function of its inputs, for whole rollouts."""
     if isinstance(network, RecurrentActorCritic):
         return lambda inputs: recurrent_value(network, params, *inputs)
-    return partial(apply_value, network, params)
+    return partial(apply_value, network, params, learning=True)
 
 
 def critic_inputs(features: Array, memory: Memory | None) -> Inputs:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dressage.kernels import gather, gathers
 from dressage.learning.shuffle import permutations
 
 Tree = TypeVar("Tree")
@@ -47,13 +48,25 @@ class Packing:
             [leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in leaves], axis=1
         )
 
-    def unpack(self, packed: Array) -> Any:  # noqa: ANN401
-        """Give `[samples, columns]` back as the batch's own tree, shapes and dtypes."""
-        columns = packed.T
+    def fetch(self, packed: Array, rows: Array) -> Any:  # noqa: ANN401
+        """Give rows of what `pack` returned back as the batch's own tree, shapes and dtypes.
+
+        Args:
+            packed: `[samples, columns]`.
+            rows: `[N]` int32, which samples.
+
+        Returns:
+            The batch, its leaves `[N, ...]`.
+        """
         widths = [int(np.prod(shape)) for shape in self.shapes]
-        parts = jnp.split(columns, np.cumsum(widths)[:-1])
+        if len(widths) > 1 and gathers(packed, rows):
+            # The first leaf is what networks see, as rows; losses go over columns.
+            first, rest = gather(packed, rows, widths[0])
+            parts = [first, *(part.T for part in jnp.split(rest, np.cumsum(widths[1:])[:-1]))]
+        else:
+            parts = [part.T for part in jnp.split(packed[rows].T, np.cumsum(widths)[:-1])]
         leaves = [
-            part.T.reshape(-1, *shape).astype(dtype)
+            part.reshape(-1, *shape).astype(dtype)
             for part, shape, dtype in zip(parts, self.shapes, self.dtypes, strict=True)
         ]
         return jax.tree.unflatten(self.structure, leaves)

@@ -120,7 +120,7 @@ def improve_policy(
     flat, unravel = ravel_parameters(layers)
 
     def policy(flat: Array) -> tuple[Array, PolicyOutputs]:
-        outputs = apply_actor(actor, unravel(flat), samples.features, columns=True)
+        outputs = apply_actor(actor, unravel(flat), samples.features)
         return head.distribution(outputs, samples.action_mask).log_prob(samples.actions), outputs
 
     log_probs, pull, outputs = jax.vjp(policy, flat, has_aux=True)
@@ -161,7 +161,6 @@ def divergence_product(
     Returns:
         A function of `[P]`.
     """
-    # Samples in rows: the kernels for columns have a reverse mode alone.
     outputs, push = jax.linearize(lambda flat: apply_actor(actor, unravel(flat), samples.features), flat)
     pull = jax.linear_transpose(push, flat)
     old = head.distribution(outputs, samples.action_mask)

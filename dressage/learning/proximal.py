@@ -337,7 +337,7 @@ class ProximalLearner(struct.PyTreeNode):
         row: tuple[Array, Array | None],
     ) -> tuple[Array, Metrics]:
         """Return the gradient of the loss over the rows of `packed` that `row` names, and its parts."""
-        part: Batch = packing.unpack(packed[row[0]])
+        part: Batch = packing.fetch(packed, row[0])
         weight = sample_weights(part.valid, row[1])
         losses = jax.grad(lambda flat: self._loss(unravel(flat), part, weight, share), has_aux=True)
         found: tuple[Array, Metrics] = losses(params)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from dressage.kernels import swift
 from dressage.learning.faults import latch_fault
 from dressage.learning.groups import Group
 from dressage.learning.metrics import ChunkSums
@@ -152,7 +153,7 @@ def update_keys(key: Array, groups: int) -> tuple[Array, Array, Array]:
 
 def draw_noise(groups: Groups, keys: Array, steps: int, copies: int) -> tuple[Any, ...]:
     """Draw every group's action noise for a whole rollout at once."""
-    return tuple(group.draw_noise(key, steps, copies) for group, key in zip(groups, keys, strict=True))
+    return tuple(group.draw_noise(swift(key), steps, copies) for group, key in zip(groups, keys, strict=True))
 
 
 def collect(

@@ -1,19 +1,21 @@
 """The multi-layer perceptron that every actor and critic here is made of.
 
-Samples are rows at its door. Inside they may stand in columns: with activations kept as `[features, samples]`
-the weight gradient is a product of two row-major matrices along their long axis, which XLA's CPU backend runs
-faster than the usual `X.T @ Y`; only the narrow ends of the network are transposed. Acting has no gradient
-and is faster with samples in rows, so the caller says which.
+There are two ways through its layers. Acting has no gradient and takes samples as rows through XLA's
+products. Learning takes a kernel of dressage's own for whole towers where this machine has it
+(`dressage.kernels`). Where it has not, samples stand in columns: with activations kept as
+`[features, samples]` the weight gradient is a product of two row-major matrices along their long axis, which
+XLA's CPU backend runs faster than the usual `X.T @ Y`.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array, lax
 
+from dressage.kernels import Layer, Tower, apply_towers, takes
 from dressage.networks.orthogonal import orthogonal
 
 Initializer = jax.nn.initializers.Initializer
@@ -67,19 +69,9 @@ class MLP(nn.Module):
 
 
 def perceptron(
-    inputs: Array,
-    sizes: tuple[int, ...],
-    activation: str,
-    kernel_init: str,
-    output_gain: float,
-    *,
-    columns: bool = False,
+    inputs: Array, sizes: tuple[int, ...], activation: str, kernel_init: str, output_gain: float
 ) -> Array:
-    """Stack dense layers in the compact Flax module that calls this.
-
-    Parameters are named and shaped as those of `flax.linen.Dense` (`Dense_0/kernel [in, out]`,
-    `Dense_0/bias [out]`, ...), directly under the calling module's name, so that any reader of Flax
-    parameters can use them.
+    """Stack dense layers in the compact Flax module that calls this, and apply them to act.
 
     Args:
         inputs: `[..., features]`.
@@ -87,35 +79,81 @@ def perceptron(
         activation: A name in `ACTIVATIONS`, applied after every layer but the last.
         kernel_init: A name in `KERNEL_INITS`.
         output_gain: Gain of the last layer's initialisation.
-        columns: Whether samples stand in columns inside; pays where a gradient is taken.
 
     Returns:
         `[..., sizes[-1]]`.
     """
+    plans = plan_layers(sizes, kernel_init, output_gain)
+    tower = grow_tower((Affine(*plan, name=name) for name, plan in plans.items()), inputs.shape[-1])
+    return act_tower(inputs, tower, activation)
+
+
+def plan_layers(
+    sizes: tuple[int, ...], kernel_init: str, output_gain: float
+) -> dict[str, tuple[int, Initializer]]:
+    """Return size and initialiser of a tower's layers by their names in Flax, those of `flax.linen.Dense`.
+
+    Any reader of Flax parameters can use them: `Dense_0/kernel [in, out]`, `Dense_0/bias [out]`, ...
+    """
     make_init = KERNEL_INITS[kernel_init]
-    hidden_init = make_init(HIDDEN_GAINS.get(kernel_init, 1.0))
-    activate = ACTIVATIONS[activation]
-    values = inputs.reshape(-1, inputs.shape[-1]).T if columns else inputs
-    for layer, size in enumerate(sizes[:-1]):
-        values = activate(_Dense(size, hidden_init, columns, name=f"Dense_{layer}")(values))
-    values = _Dense(sizes[-1], make_init(output_gain), columns, name=f"Dense_{len(sizes) - 1}")(values)
-    return values.T.reshape(*inputs.shape[:-1], sizes[-1]) if columns else values
+    hidden = make_init(HIDDEN_GAINS.get(kernel_init, 1.0))
+    inits = [hidden] * (len(sizes) - 1) + [make_init(output_gain)]
+    return {f"Dense_{place}": plan for place, plan in enumerate(zip(sizes, inits, strict=True))}
 
 
-class _Dense(nn.Module):
-    """An affine layer over samples in rows `[..., in]` or in columns `[in, samples]`."""
+def grow_tower(layers: Iterable["Affine"], features: int) -> Tower:
+    """Return the parameters of layers that stand one after another behind `features` inputs."""
+    tower: list[Layer] = []
+    for layer in layers:
+        tower.append(layer(features))
+        features = layer.size
+    return tuple(tower)
+
+
+def act_tower(inputs: Array, tower: Tower, activation: str) -> Array:
+    """Apply a tower to inputs `[..., features]`, to act; returns `[..., out]`."""
+    for kernel, bias in tower[:-1]:
+        inputs = ACTIVATIONS[activation](inputs @ kernel + bias)
+    return inputs @ tower[-1][0] + tower[-1][1]
+
+
+def learn_towers(inputs: Array, towers: tuple[Tower, ...], activations: tuple[str, ...]) -> tuple[Array, ...]:
+    """Apply towers to the same inputs, where a gradient of their parameters is taken.
+
+    Args:
+        inputs: `[..., features]`.
+        towers: The layers of each.
+        activations: The activation of each, a name in `ACTIVATIONS`.
+
+    Returns:
+        For each tower `[..., out]`.
+    """
+    rows = inputs.reshape(-1, inputs.shape[-1])
+    if takes(rows, towers, activations):
+        outputs = apply_towers(rows, towers, activations)
+    else:
+        outputs = tuple(_learn_in_columns(rows.T, *both) for both in zip(towers, activations, strict=True))
+    return tuple(output.reshape(*inputs.shape[:-1], output.shape[-1]) for output in outputs)
+
+
+def _learn_in_columns(columns: Array, tower: Tower, activation: str) -> Array:
+    for kernel, bias in tower[:-1]:
+        columns = ACTIVATIONS[activation](_column_product(kernel, columns) + bias[:, None])
+    kernel, bias = tower[-1]
+    return (_column_product(kernel, columns) + bias[:, None]).T
+
+
+class Affine(nn.Module):
+    """The parameters of an affine layer."""
 
     size: int
     kernel_init: Initializer
-    columns: bool
 
     @nn.compact
-    def __call__(self, values: Array) -> Array:
-        kernel = self.param("kernel", self.kernel_init, (values.shape[0 if self.columns else -1], self.size))
-        bias = self.param("bias", nn.initializers.zeros_init(), (self.size,))
-        if not self.columns:
-            return values @ kernel + bias
-        return _column_product(kernel, values) + bias[:, None]
+    def __call__(self, features: int) -> Layer:
+        """Return kernel `[features, size]` and bias `[size]`."""
+        kernel = self.param("kernel", self.kernel_init, (features, self.size))
+        return kernel, self.param("bias", nn.initializers.zeros_init(), (self.size,))
 
 
 @jax.custom_vjp

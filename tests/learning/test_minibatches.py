@@ -95,7 +95,7 @@ def test_packing_gives_every_leaf_back_with_its_dtype_and_shape(mixed):
     packed = packing.pack(mixed)
     assert packed.shape == (6, 3 + 4 + 1 + 1 + 2 + 2)
     assert packed.dtype == jnp.float32
-    back = packing.unpack(packed)
+    back = packing.fetch(packed, jnp.arange(6))
     assert back.absent is None
     for ours, theirs in zip(jax.tree.leaves(back), jax.tree.leaves(mixed), strict=True):
         assert ours.dtype == theirs.dtype
@@ -105,7 +105,7 @@ def test_packing_gives_every_leaf_back_with_its_dtype_and_shape(mixed):
 def test_rows_gathered_from_a_packed_batch_are_those_of_the_batch(mixed):
     packing = Packing.of(mixed)
     rows = jnp.array([4, 0, 4, 2])
-    gathered = jax.jit(lambda packed: packing.unpack(packed[rows]))(packing.pack(mixed))
+    gathered = jax.jit(lambda packed: packing.fetch(packed, rows))(packing.pack(mixed))
     for ours, whole in zip(jax.tree.leaves(gathered), jax.tree.leaves(mixed), strict=True):
         np.testing.assert_array_equal(ours, whole[np.asarray(rows)])
 
@@ -113,7 +113,7 @@ def test_rows_gathered_from_a_packed_batch_are_those_of_the_batch(mixed):
 def test_a_batch_of_one_column_survives_packing():
     batch = {"only": jnp.arange(4.0)}
     packing = Packing.of(batch)
-    np.testing.assert_array_equal(packing.unpack(packing.pack(batch))["only"], batch["only"])
+    np.testing.assert_array_equal(packing.fetch(packing.pack(batch), jnp.arange(4))["only"], batch["only"])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Actors and critics: rows and columns give one answer, parameters have the documented names."""
+"""Actors and critics: all ways through them give one answer, parameters have the documented names."""
 
 import jax
 import jax.numpy as jnp
@@ -35,41 +35,40 @@ def check_close(ours, theirs):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.fixture(params=["kernel", "columns"])
+def way(request, monkeypatch):
+    """The two ways to learn; where there is no kernel both are the second."""
+    if request.param == "columns":
+        monkeypatch.setattr("dressage.networks.mlp.takes", lambda *_: False)
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_columns_equal_rows_and_stock_layers_in_values_and_gradients(activation):
-    actor = Actor(2, 2, hidden_sizes=(5, 4), activation=activation, kernel_init="lecun_normal")
-    params = scaled(actor.init(jax.random.key(0), OBSERVATIONS))
-    layers = {"params": {name: leaf for name, leaf in params["params"].items() if name != "log_std"}}
-    stock = Stock((5, 4, 2), activation)
+def test_acting_learning_and_stock_layers_agree_in_values_and_gradients(activation, way):
+    critic = Critic(hidden_sizes=(5, 4), activation=activation, kernel_init="lecun_normal")
+    params = scaled(critic.init(jax.random.key(0), OBSERVATIONS))
+    stock = Stock((5, 4, 1), activation)
 
     @jax.jit
-    def answers(params, layers, observations):
+    def answers(params, observations):
         def loss(outputs):
             return (outputs**3).sum(), outputs
 
         take = {"argnums": (0, 1), "has_aux": True}
-        rows = jax.value_and_grad(lambda p, x: loss(actor.apply(p, x)[0]), **take)(params, observations)
-        columns = jax.value_and_grad(lambda p, x: loss(actor.apply(p, x, columns=True)[0]), **take)
-        plain = jax.value_and_grad(lambda p, x: loss(stock.apply(p, x)), **take)(layers, observations)
-        return rows, columns(params, observations), plain
+        acting = jax.value_and_grad(lambda p, x: loss(critic.apply(p, x)), **take)
+        learning = jax.value_and_grad(lambda p, x: loss(critic.apply(p, x, learning=True)), **take)
+        plain = jax.value_and_grad(lambda p, x: loss(stock.apply(p, x)[:, 0]), **take)
+        return tuple(function(params, observations) for function in (acting, learning, plain))
 
-    rows, columns, ((_, outputs), (gradient, by_input)) = answers(params, layers, OBSERVATIONS)
-    check_close(columns, rows)
-    check_close(rows[0][1], outputs)
-    ours = {name: leaf for name, leaf in rows[1][0]["params"].items() if name != "log_std"}
-    check_close(ours, gradient["params"])
-    check_close(rows[1][1], by_input)
+    acting, learning, plain = answers(params, OBSERVATIONS)
+    check_close(acting, plain)
+    check_close(learning, plain)
 
 
 @pytest.mark.parametrize("kernel_init", KERNEL_INITS)
-def test_both_layouts_draw_the_same_parameters_of_the_documented_scale(kernel_init):
+def test_parameters_have_the_documented_scale(kernel_init):
     size = 64
     critic = Critic(hidden_sizes=(size,), kernel_init=kernel_init)
-    init = jax.jit(critic.init, static_argnames="columns")
-    rows = init(jax.random.key(1), jnp.zeros((1, size)))
-    columns = init(jax.random.key(1), jnp.zeros((1, size)), columns=True)
-    for mine, other in zip(jax.tree.leaves(rows), jax.tree.leaves(columns), strict=True):
-        np.testing.assert_array_equal(mine, other)
+    rows = jax.jit(critic.init)(jax.random.key(1), jnp.zeros((1, size)))
     kernel = np.asarray(rows["params"]["Dense_0"]["kernel"])
     if kernel_init == "orthogonal":
         np.testing.assert_allclose(kernel.T @ kernel, 2 * np.eye(size), atol=1e-4)
@@ -122,11 +121,16 @@ def test_each_half_applied_alone_equals_the_pair(pair):
     check_close(network.apply(params, OBSERVATIONS, method="value"), together[1])
 
 
-@pytest.mark.parametrize("columns", [False, True])
-def test_one_observation_a_batch_and_two_batch_axes_agree(pair, columns):
+@pytest.mark.parametrize("learning", [False, True])
+def test_one_observation_a_batch_and_two_batch_axes_agree(pair, learning, way):
     network, params = pair
-    actor = lambda x: network.actor.apply({"params": params["params"]["actor"]}, x, columns=columns)  # noqa: E731
-    critic = lambda x: network.critic.apply({"params": params["params"]["critic"]}, x, columns=columns)  # noqa: E731
+
+    def both(observations):
+        if learning:
+            return network.apply(params, observations)
+        return tuple(network.apply(params, observations, method=one) for one in ("policy", "value"))
+
+    actor, critic = lambda x: both(x)[0], lambda x: both(x)[1]
     (outputs, log_std), values = actor(OBSERVATIONS), critic(OBSERVATIONS)
     assert (outputs.shape, log_std.shape, values.shape) == ((7, 5), (7, 2), (7,))
     one, one_value = actor(OBSERVATIONS[2]), critic(OBSERVATIONS[2])
@@ -145,35 +149,33 @@ def test_a_discrete_actor_has_no_deviations():
     assert actor.apply(params, OBSERVATIONS)[1] is None
 
 
-@pytest.mark.parametrize("columns", [False, True])
-def test_a_free_deviation_is_the_same_for_all_observations(columns):
+def test_a_free_deviation_is_the_same_for_all_observations():
     actor = Actor(2, 2, hidden_sizes=(3,), kernel_init="lecun_normal")
     params = actor.init(jax.random.key(0), OBSERVATIONS)
     np.testing.assert_array_equal(params["params"]["log_std"], [0, 0])
     params["params"]["log_std"] = jnp.array([0.5, -1.0])
-    np.testing.assert_array_equal(actor.apply(params, OBSERVATIONS, columns=columns)[1], [[0.5, -1.0]] * 7)
+    np.testing.assert_array_equal(actor.apply(params, OBSERVATIONS)[1], [[0.5, -1.0]] * 7)
 
 
-@pytest.mark.parametrize("columns", [False, True])
-def test_a_deviation_of_the_state_is_the_heads_own_last_outputs(columns):
+def test_a_deviation_of_the_state_is_the_heads_own_last_outputs():
     actor = Actor(3, 2, state_independent_std=False, hidden_sizes=(3,), kernel_init="lecun_normal")
     params = scaled(actor.init(jax.random.key(0), OBSERVATIONS))
     assert "log_std" not in params["params"]
     assert params["params"]["Dense_1"]["kernel"].shape == (3, 5)
-    outputs, log_std = actor.apply(params, OBSERVATIONS, columns=columns)
+    outputs, log_std = actor.apply(params, OBSERVATIONS)
     whole = Stock((3, 5), "tanh").apply(params, OBSERVATIONS)
     check_close((outputs, log_std), (whole[:, :3], whole[:, 3:]))
     assert np.ptp(log_std, axis=0).min() > 0.01
 
 
-@pytest.mark.parametrize("columns", [False, True])
-def test_without_hidden_layers_a_network_is_affine(columns):
+@pytest.mark.parametrize("learning", [False, True])
+def test_without_hidden_layers_a_network_is_affine(learning):
     critic = Critic(hidden_sizes=(), kernel_init="lecun_normal")
     params = scaled(critic.init(jax.random.key(0), OBSERVATIONS))
     assert list(params["params"]) == ["Dense_0"]
     layer = jax.tree.map(np.asarray, params["params"]["Dense_0"])
     expected = (OBSERVATIONS @ layer["kernel"] + layer["bias"])[:, 0]
-    check_close(critic.apply(params, OBSERVATIONS, columns=columns), expected)
+    check_close(critic.apply(params, OBSERVATIONS, learning=learning), expected)
 
 
 def test_first_choices_are_nearly_equal_and_the_first_value_has_the_full_gain():

@@ -21,6 +21,7 @@ from dressage.envs.functional import (
 from dressage.envs.spaces import Space, as_space
 from dressage.envs.wrappers.base import Wrapped, Wrapper
 from dressage.errors import ConfigError
+from dressage.kernels import split
 
 
 @jax.tree_util.register_dataclass
@@ -190,7 +191,7 @@ def restart(env: Episodic, state: EpisodeState) -> tuple[EpisodeState, PyTree]:
     Returns:
         The state at the next episode's start and its first observation.
     """
-    rng, key = (None, None) if state.rng is None else tuple(jax.random.split(state.rng))
+    rng, key = (None, None) if state.rng is None else split(state.rng)
     if state.start is None:
         assert key is not None, "a fresh start needs a key"
         inner, observation, _ = env.reset(key)
