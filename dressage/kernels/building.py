@@ -8,6 +8,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -61,18 +62,20 @@ def kernels() -> Kernels:
         )
     try:
         return _load(compiler)
-    except (OSError, subprocess.SubprocessError) as error:
-        return Kernels(None, f"{compiler} could not make them: {_said(error)}")
+    except (OSError, subprocess.SubprocessError, RuntimeError) as error:  # the last where there is no home
+        return Kernels(None, f"{' '.join(compiler)} could not make them: {_said(error)}")
 
 
-def _compiler() -> str | None:
-    """Return the path of a C++ compiler: the one that `CXX` names, or the first of the usual ones."""
-    named = os.environ.get("CXX", "").split()
-    found = (shutil.which(name) for name in (*named[:1], *COMPILERS))
-    return next((path for path in found if path is not None), None)
+def _compiler() -> tuple[str, ...] | None:
+    """Return how to call a C++ compiler: as `CXX` says, or the first of the usual ones."""
+    given = shlex.split(os.environ.get("CXX", ""))
+    if given and shutil.which(given[0]):
+        return tuple(given)
+    found = (shutil.which(name) for name in COMPILERS)
+    return next(((path,) for path in found if path is not None), None)
 
 
-def _load(compiler: str) -> Kernels:
+def _load(compiler: tuple[str, ...]) -> Kernels:
     """Load the compiled library, made now if the cache has none.
 
     Raises:
@@ -103,28 +106,28 @@ def _can_keep(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
-def _compile(compiler: str, target: Path) -> None:
+def _compile(compiler: tuple[str, ...], target: Path) -> None:
     import jax.ffi
 
     headers = ("-isystem", jax.ffi.include_dir())
     for flag in PROCESSOR_FLAGS:
-        command = (compiler, *FLAGS, flag, *headers, "-o", str(target), str(SOURCE))
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        command = (*compiler, *FLAGS, flag, *headers, "-o", str(target), str(SOURCE))
+        done = subprocess.run(command, capture_output=True, errors="replace", timeout=PATIENCE, check=False)
         if done.returncode == 0:
             return
     raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
 
 
-def _fingerprint(compiler: str) -> str:
+def _fingerprint(compiler: tuple[str, ...]) -> str:
     """Name all that the compiled library depends on."""
     import jaxlib.version
 
     version = subprocess.run(
-        (compiler, "--version"), capture_output=True, text=True, timeout=PATIENCE, check=False
+        (*compiler, "--version"), capture_output=True, errors="replace", timeout=PATIENCE, check=False
     ).stdout
     files = sorted((SOURCE, *SOURCE.parent.glob("*.h")))
     texts = [file.read_text(encoding="utf-8") for file in files]
-    made_by = (compiler, version, jaxlib.version.__version__, _processor(), *FLAGS, *PROCESSOR_FLAGS)
+    made_by = (*compiler, version, jaxlib.version.__version__, _processor(), *FLAGS, *PROCESSOR_FLAGS)
     return hashlib.sha256("\0".join((*texts, *made_by)).encode()).hexdigest()[:16]
 
 

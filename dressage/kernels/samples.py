@@ -8,7 +8,7 @@ import jax.extend.random as jax_random
 import jax.numpy as jnp
 from jax import Array
 
-from dressage.kernels.calls import DRAW, GATHER, registered
+from dressage.kernels.calls import DRAW, GATHER, kernel, registered
 
 THREEFRY = "threefry2x32"
 """JAX's default generator."""
@@ -35,7 +35,7 @@ def gather(packed: Array, indices: Array, first: int) -> tuple[Array, Array]:
     count, width = indices.shape[0], packed.shape[1]
     shapes = (count, first), (width - first, count)
     results = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-    rows, columns = jax.ffi.ffi_call(GATHER, results, vmap_method="broadcast_all")(packed, indices)
+    rows, columns = kernel(GATHER, results)(packed, indices)
     return rows, columns
 
 
@@ -92,5 +92,5 @@ def _bits(key: Array, width: int, shape: tuple[int, ...]) -> Array:
 
 def _draw(key: Array, shape: tuple[int, ...], *, apart: bool) -> Array:
     result = jax.ShapeDtypeStruct(shape, jnp.uint32)
-    drawn: Array = jax.ffi.ffi_call(DRAW, result, vmap_method="broadcast_all")(key, apart=apart)
+    drawn: Array = kernel(DRAW, result)(key, apart=apart)
     return drawn

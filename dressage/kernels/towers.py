@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 
-from dressage.kernels.calls import BACKWARD, FORWARD, registered
+from dressage.kernels.calls import BACKWARD, FORWARD, kernel, registered
 
 Layer: TypeAlias = tuple[Array, Array]
 """A dense layer: kernel `[in, out]` and bias `[out]`."""
@@ -31,7 +30,7 @@ def takes(inputs: Array, towers: tuple[Tower, ...], activations: tuple[str, ...]
     arrays = (inputs, *jax.tree.leaves(towers))
     known = all(activation in ACTIVATIONS for activation in activations)
     deep = all(len(tower) > 1 for tower in towers)
-    plain = inputs.ndim == 2 and min(inputs.shape) > 0 and all(array.dtype == jnp.float32 for array in arrays)
+    plain = inputs.ndim == 2 and all(array.dtype == jnp.float32 and array.size > 0 for array in arrays)
     return known and deep and plain and registered()
 
 
@@ -65,9 +64,10 @@ def _forward(
     for tower in towers:
         shapes.append((tower[-1][0].shape[1], samples))
         hidden_layers = tower[:-1] if keep else ()
-        shapes += [(samples, math.ceil(kernel.shape[1] / LANE) * LANE) for kernel, _ in hidden_layers]
-    layers = [array for tower in towers for kernel, bias in tower for array in (kernel.T, bias)]
-    found = iter(_call(FORWARD, shapes, [inputs, *layers], towers, activations))
+        shapes += [(samples, math.ceil(weight.shape[1] / LANE) * LANE) for weight, _ in hidden_layers]
+    layers = [array for tower in towers for weight, bias in tower for array in (weight.T, bias)]
+    call = partial(_call, FORWARD, towers=towers, activations=activations)
+    found = iter(call(shapes=shapes, arguments=[inputs, *layers]))
     outputs, hidden = [], []
     for tower in towers:
         outputs.append(next(found).T)
@@ -75,48 +75,43 @@ def _forward(
     return tuple(outputs), tuple(hidden)
 
 
-def _keep(inputs: Any, towers: Any, activations: tuple[str, ...]) -> tuple[tuple[Array, ...], Any]:  # noqa: ANN401
+def _keep(
+    inputs: Array, towers: tuple[Tower, ...], activations: tuple[str, ...]
+) -> tuple[tuple[Array, ...], Any]:
     """Go forward, keeping what the way back needs."""
-    wanted = inputs.perturbed
-    values, layers = jax.tree.map(
-        lambda primal: primal.value,
-        (inputs, towers),
-        is_leaf=lambda leaf: isinstance(leaf, CustomVJPPrimal),
-    )
-    outputs, hidden = _forward(values, layers, activations, keep=True)
-    # Whether the inputs have a gradient is known while tracing, so it goes on as structure.
-    return outputs, (values, layers, hidden, () if wanted else None)
+    outputs, hidden = _forward(inputs, towers, activations, keep=True)
+    return outputs, (inputs, towers, hidden)
 
 
-def _return(activations: tuple[str, ...], kept: Any, slopes: Any) -> tuple[Array | None, Any]:  # noqa: ANN401
+def _return(activations: tuple[str, ...], kept: Any, slopes: tuple[Array, ...]) -> tuple[Array, Any]:  # noqa: ANN401
     """Return the gradients of inputs and towers."""
-    inputs, towers, hidden, wanted = kept
-    slopes = [jnp.zeros(s.shape[::-1], jnp.float32) if isinstance(s, SymbolicZero) else s.T for s in slopes]
-    kernels_of = [kernel.T for tower in towers for kernel, _ in tower]
-    shapes = [array.shape for tower in towers for kernel, bias in tower for array in (kernel.T, bias)]
-    input_shapes = [] if wanted is None else [inputs.shape] * len(towers)
-    arguments = [inputs, *kernels_of, *jax.tree.leaves(hidden), *slopes]
-    call = partial(_call, BACKWARD, shapes + input_shapes, arguments, towers, activations)
-    found = iter(call(input_slopes=wanted is not None))
+    inputs, towers, hidden = kept
+    weights = [weight.T for tower in towers for weight, _ in tower]
+    shapes = [array.shape for tower in towers for weight, bias in tower for array in (weight.T, bias)]
+    arguments = [inputs, *weights, *jax.tree.leaves(hidden), *(slope.T for slope in slopes)]
+    call = partial(_call, BACKWARD, arguments=arguments, towers=towers, activations=activations)
+    found = iter(call(shapes=shapes, input_slopes=False))
     gradients = tuple(tuple((next(found).T, next(found)) for _ in tower) for tower in towers)
-    return (None if wanted is None else sum(found, start=jnp.zeros(()))), gradients
+    # A call of its own, which XLA leaves out where nobody asks for the inputs' gradient.
+    parts = call(shapes=shapes + [inputs.shape] * len(towers), input_slopes=True)[-len(towers) :]
+    return sum(parts[1:], start=parts[0]), gradients
 
 
 def _call(
     name: str,
+    *,
     shapes: Sequence[tuple[int, ...]],
     arguments: list[Array],
     towers: tuple[Tower, ...],
     activations: tuple[str, ...],
-    *,
     input_slopes: bool | None = None,
 ) -> Any:  # noqa: ANN401 (a list of arrays)
     results = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-    call = jax.ffi.ffi_call(name, results, vmap_method="broadcast_all")
+    call = kernel(name, results)
     depths = np.array([len(tower) for tower in towers], np.int64)
     kinds = np.array([ACTIVATIONS[activation] for activation in activations], np.int64)
     wish = {} if input_slopes is None else {"input_slopes": input_slopes}
     return call(*arguments, depths=depths, activations=kinds, **wish)
 
 
-apply_towers.defvjp(_keep, _return, symbolic_zeros=True)
+apply_towers.defvjp(_keep, _return)

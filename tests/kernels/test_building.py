@@ -55,6 +55,24 @@ def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(anew, monkeypatch, t
     assert list(anew.iterdir()) == []
 
 
+def test_a_compiler_may_be_called_with_words_of_its_own(anew, monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", f"{a_compiler(tmp_path / 'bin', 'echo none >&2; exit 1')} -one two")
+    assert building._compiler()[1:] == ("-one", "two")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert building._compiler() is None or building._compiler()[0] != "no-such-compiler"
+
+
+def test_a_machine_without_a_home_does_without(anew, monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr("pathlib.Path.home", no_home)
+    found = kernels()
+    assert found.library is None
+    assert "home" in found.about
+
+
 def test_what_no_loader_takes_is_no_kernel(anew, monkeypatch, tmp_path):
     body = 'while [ $# -gt 1 ]; do [ "$1" = -o ] && echo nonsense > "$2"; shift; done; exit 0'
     monkeypatch.setenv("CXX", a_compiler(tmp_path / "bin", body))
@@ -76,8 +94,8 @@ def test_a_second_process_finds_what_the_first_compiled(anew, monkeypatch, tmp_p
 
 
 def test_another_compiler_or_source_is_another_library(anew, monkeypatch, tmp_path):
-    before = building._fingerprint(a_compiler(tmp_path / "one", "echo 1"))
-    after = building._fingerprint(a_compiler(tmp_path / "two", "echo 2"))
+    before = building._fingerprint((a_compiler(tmp_path / "one", "echo 1"),))
+    after = building._fingerprint((a_compiler(tmp_path / "two", "echo 2"),))
     assert before != after
 
 
