@@ -8,6 +8,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dressage.processor import processor_facts
+
 RESULTS = Path(__file__).resolve().parent / "results"
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
 
@@ -52,10 +54,7 @@ def save_rows(name: str, rows: list[dict[str, Any]], same: tuple[str, ...], fold
 
 def _processor() -> str:
     """Return the processor's name and what tells it from others of that name."""
-    found: dict[str, str] = {}
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        key, _, value = line.partition(":")
-        found.setdefault(key.strip(), value.strip())
+    found = processor_facts()
     family, model = found.get("cpu family", "?"), found.get("model", "?")
     widest = next(
         (name for name in ("avx512f", "avx2", "avx") if name in found.get("flags", "").split()), "no AVX"

@@ -6,6 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 from dressage.caches import user_cache
+from dressage.processor import processor_facts
 
 CACHE_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 
@@ -73,7 +74,4 @@ def usable_cores() -> int:
 
 
 def _processor() -> str:
-    listing = Path("/proc/cpuinfo")
-    lines = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return processor_facts().get("model name") or platform.processor() or platform.machine()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dressage.caches import user_cache
+from dressage.processor import processor_facts
 
 KERNELS_VARIABLE = "DRESSAGE_KERNELS"
 """The environment variable that turns the kernels off: `DRESSAGE_KERNELS=off`."""
@@ -133,13 +134,9 @@ def _fingerprint(compiler: tuple[str, ...]) -> str:
 
 def _processor() -> str:
     """Name what decides which instructions run here."""
-    listing = Path("/proc/cpuinfo")
-    lines = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
-    told = {line.partition(":")[0].strip(): line for line in lines}
-    features = [
-        told[key] for key in ("model name", "cpu family", "model", "flags", "Features") if key in told
-    ]
-    return "\n".join((platform.machine(), platform.processor(), *features))
+    facts = processor_facts()
+    told = [facts[key] for key in ("model name", "cpu family", "model", "flags", "Features") if key in facts]
+    return "\n".join((platform.machine(), platform.processor(), *told))
 
 
 def _said(error: Exception) -> str:

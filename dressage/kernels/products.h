@@ -59,8 +59,8 @@ INLINE void tile(Size depth, Left left, const float* right, Size right_step, flo
 }
 
 template <int Columns>
-__attribute__((noinline)) void tiles(Size rows, Size depth, Left left, const float* right, Size right_step, float* sum, Size sum_step,
-           From from, const float* bias) {
+__attribute__((noinline)) void tiles(Size rows, Size depth, Left left, const float* right, Size right_step,
+                                     float* sum, Size sum_step, From from, const float* bias) {
   Size row = 0;
   const auto next = [&](auto count) {
     const Left here{left.data + row * left.row_step, left.row_step, left.step};
@@ -80,7 +80,7 @@ __attribute__((noinline)) void tiles(Size rows, Size depth, Left left, const flo
 
 // sum[rows, width] = start + left[rows, depth] @ right[depth, width]; `width` is a multiple of kLane.
 inline void multiply(Size rows, Size width, Size depth, Left left, const float* right, Size right_step, float* sum,
-              Size sum_step, From from, const float* bias = nullptr) {
+                     Size sum_step, From from, const float* bias = nullptr) {
   constexpr Size kStep = kColumns * kWidth;
   Size at = 0;
   for (; at + kStep <= width; at += kStep)

@@ -6,10 +6,10 @@
 // are dealt out to the threads that XLA already has.
 //
 // Samples are rows, except in what a tower gives and takes at its end: there `[out, samples]` lets XLA fuse the
-// loss behind it over samples. Weights come as `[out, in]`, each layer's own. Inside, the width of a layer is rounded up to a
-// multiple of kLane with zeros: a unit that does not exist stays 0 and passes nothing on. Sums over samples are
-// taken in parts whose number depends on the sizes alone, and added in their order: results are the same, bit for
-// bit, however many threads there are.
+// loss behind it over samples. Weights come as `[out, in]`, each layer's own. Inside, the width of a layer is
+// rounded up to a multiple of kLane with zeros: a unit that does not exist stays 0 and passes nothing on. Sums over
+// samples are taken in parts whose number depends on the sizes alone, and added in their order: results are the
+// same, bit for bit, however many threads there are.
 
 #pragma once
 
@@ -214,7 +214,37 @@ inline void collect(const Tower& tower, const Sums& sums, const float* parts, Si
   }
 }
 
-inline ffi::Error wrong(const char* what) { return ffi::Error::InvalidArgument(std::string("dressage's kernel: ") + what); }
+inline ffi::Error wrong(const char* what) {
+  return ffi::Error::InvalidArgument(std::string("dressage's kernel: ") + what);
+}
+
+inline ffi::ErrorOr<std::vector<const float*>> places_of(ffi::RemainingArgs& arguments) {
+  std::vector<const float*> places;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    const auto one = arguments.get<Numbers>(i);
+    if (!one) return ffi::Unexpected(one.error());
+    places.push_back(one->typed_data());
+  }
+  return places;
+}
+
+inline ffi::ErrorOr<std::vector<float*>> places_of(ffi::RemainingRets& results) {
+  std::vector<float*> places;
+  for (size_t i = 0; i < results.size(); i++) {
+    auto one = results.get<Numbers>(i);
+    if (!one) return ffi::Unexpected(one.error());
+    places.push_back((*one)->typed_data());
+  }
+  return places;
+}
+
+// Moves `count` of what begins at `from` to a vector of its own.
+template <typename Place>
+std::vector<Place> take(Place const*& from, size_t count) {
+  const std::vector<Place> taken(from, from + count);
+  from += count;
+  return taken;
+}
 
 // Reads inputs `[*copies, samples, features]` and the layers of every tower: weight and bias, or the weight alone.
 inline ffi::ErrorOr<Problem> read(ffi::RemainingArgs& arguments, ffi::Dictionary& attributes, bool with_bias) {
@@ -235,14 +265,15 @@ inline ffi::ErrorOr<Problem> read(ffi::RemainingArgs& arguments, ffi::Dictionary
     for (int64_t l = 0; l < depth; l++) {
       const auto weight = arguments.get<Numbers>(next++);
       if (!weight) return ffi::Unexpected(weight.error());
-      const Size out = static_cast<Size>(weight->element_count()) / (problem.copies * std::max<Size>(in, 1));
+      const auto sizes = weight->dimensions();
+      if (sizes.size() < 2 || sizes.back() != in) return ffi::Unexpected(wrong("a layer does not fit what is before it"));
+      const Size out = sizes[sizes.size() - 2];
       const float* bias = nullptr;
       if (with_bias) {
         const auto found = arguments.get<Numbers>(next++);
         if (!found) return ffi::Unexpected(found.error());
         bias = found->typed_data();
       }
-      if (weight->dimensions().back() != in) return ffi::Unexpected(wrong("a layer does not fit the one before it"));
       tower.push_back({weight->typed_data(), bias, in, out});
       in = out;
     }
@@ -258,18 +289,14 @@ inline ffi::Error forward(ffi::ThreadPool pool, ffi::RemainingArgs arguments, ff
   auto read_problem = read(arguments, attributes, true);
   if (!read_problem) return read_problem.error();
   const Problem& problem = *read_problem;
-  std::vector<std::vector<float*>> places;
+  const auto given = places_of(arguments);
+  const auto found = places_of(results);
+  if (!given || !found) return wrong("arrays of other types");
   const bool keep = results.size() > problem.towers.size();
-  size_t next = 0;
-  for (const Tower& tower : problem.towers) {
-    places.emplace_back();
-    for (size_t l = 0; l < (keep ? tower.size() : 1); l++) {
-      auto result = results.get<Numbers>(next++);
-      if (!result) return result.error();
-      places.back().push_back((*result)->typed_data());
-    }
-  }
-  const float* inputs = arguments.get<Numbers>(0)->typed_data();
+  std::vector<std::vector<float*>> places;
+  float* const* next = found->data();
+  for (const Tower& tower : problem.towers) places.push_back(take(next, keep ? tower.size() : 1));
+  const float* inputs = given->front();
   const Size whole = problem.copies * static_cast<Size>(problem.towers.size());
   const Size wanted = std::max<Size>(1, 4 * pool.num_threads() / std::max<Size>(whole, 1));
   const Size blocks = (problem.samples + kBlock - 1) / kBlock;
@@ -300,36 +327,21 @@ inline ffi::Error backward(ffi::ThreadPool pool, ffi::RemainingArgs arguments, f
   if (!read_problem) return read_problem.error();
   const Problem& problem = *read_problem;
   const size_t towers = problem.towers.size();
-  size_t next = 1, next_result = 0;
+  const auto given = places_of(arguments);
+  const auto found = places_of(results);
+  if (!given || !found) return wrong("arrays of other types");
+  const float* inputs = given->front();
+  const float* const* next = given->data() + 1;
   for (const Tower& tower : problem.towers) next += tower.size();
-  std::vector<std::vector<const float*>> hidden(towers);
-  std::vector<const float*> slopes;
-  for (size_t t = 0; t < towers; t++)
-    for (size_t l = 0; l + 1 < problem.towers[t].size(); l++) {
-      const auto values = arguments.get<Numbers>(next++);
-      if (!values) return values.error();
-      hidden[t].push_back(values->typed_data());
-    }
-  for (size_t t = 0; t < towers; t++) {
-    const auto values = arguments.get<Numbers>(next++);
-    if (!values) return values.error();
-    slopes.push_back(values->typed_data());
-  }
-  std::vector<std::vector<float*>> gradients(towers);
-  std::vector<float*> inputs_to(towers, nullptr);
-  for (size_t t = 0; t < towers; t++)
-    for (size_t l = 0; l < 2 * problem.towers[t].size(); l++) {
-      auto result = results.get<Numbers>(next_result++);
-      if (!result) return result.error();
-      gradients[t].push_back((*result)->typed_data());
-    }
-  for (size_t t = 0; *input_slopes && t < towers; t++) {
-    auto result = results.get<Numbers>(next_result++);
-    if (!result) return result.error();
-    inputs_to[t] = (*result)->typed_data();
-  }
+  std::vector<std::vector<const float*>> hidden;
+  for (const Tower& tower : problem.towers) hidden.push_back(take(next, tower.size() - 1));
+  const std::vector<const float*> slopes = take(next, towers);
+  float* const* next_result = found->data();
+  std::vector<std::vector<float*>> gradients;
+  for (const Tower& tower : problem.towers) gradients.push_back(take(next_result, 2 * tower.size()));
+  const std::vector<float*> inputs_to =
+      *input_slopes ? take(next_result, towers) : std::vector<float*>(towers, nullptr);
 
-  const float* inputs = arguments.get<Numbers>(0)->typed_data();
   const Size least = std::max(kPart, (problem.samples + kMostParts - 1) / kMostParts);
   const Size part = (least + kBlock - 1) / kBlock * kBlock;
   const Size parts = std::max<Size>(1, (problem.samples + part - 1) / part);

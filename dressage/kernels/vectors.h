@@ -2,9 +2,9 @@
 
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>

@@ -59,7 +59,7 @@ def critic_of(network: Network, params: Any) -> Callable[[Inputs], Array]:  # no
     """Return the critic as a function of its inputs, for whole rollouts."""
     if isinstance(network, RecurrentActorCritic):
         return lambda inputs: recurrent_value(network, params, *inputs)
-    return partial(apply_value, network, params, learning=True)
+    return partial(apply_value, network, params)
 
 
 def critic_inputs(features: Array, memory: Memory | None) -> Inputs:

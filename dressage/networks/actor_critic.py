@@ -175,11 +175,9 @@ def apply_policy(network: ActorCritic, params: VariableDict, observations: Array
     return cast("PolicyOutputs", network.apply(params, observations, method="policy"))
 
 
-def apply_value(
-    network: ActorCritic, params: VariableDict, observations: Array, *, learning: bool = False
-) -> Array:
-    """Apply `ActorCritic.value` to observations `[..., obs_dim]`; returns values `[...]`."""
-    return cast("Array", network.apply(params, observations, learning=learning, method="value"))
+def apply_value(network: ActorCritic, params: VariableDict, observations: Array) -> Array:
+    """Apply `ActorCritic.value` to the observations of rollouts, `[..., obs_dim]`; returns values `[...]`."""
+    return cast("Array", network.apply(params, observations, learning=True, method="value"))
 
 
 def apply_actor(actor: Actor, layers: Collection, observations: Array) -> PolicyOutputs:
